@@ -59,7 +59,8 @@ impl BoardRecords {
         let refused = |way: &str| BoardError::Refused { board: "of rollouts".into(), message: way.into() };
         if settings.trust.require != RequiredSignatures::None && settings.board.kind == BoardKind::Nats {
             return Err(refused(
-                "`trust.require` accepts only signed records, and records on NATS are not signed: set `rollout.url` to a repository",
+                "`trust.require` accepts only signed records, and records on NATS are not signed: set `rollout.url` to a \
+                 repository",
             ));
         }
         let way =

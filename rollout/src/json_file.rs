@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_read_changed_and_taken_away() {
+    fn written_read_changed_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state/thing");
         assert_eq!(read::<Vec<u32>>(&path).unwrap(), None);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_is_taken_over_and_damage_is_told() {
+    fn leftovers_of_a_crash_are_replaced_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("thing");
         std::fs::write(dir.path().join("thing.new"), "[1").unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_change_is_lost() {
+    fn no_change_is_lost() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("thing");
         std::thread::scope(|scope| {

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_gone_is_passed_over() {
+    fn damaged_or_missing_slots_are_skipped() {
         let place = place();
         place.install("0.2.0", "#!/bin/sh\n2").unwrap();
         place.install("0.3.0", "#!/bin/sh\n3").unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn another_digest_another_machine_and_no_program_are_refused() {
+    fn a_wrong_digest_a_wrong_machine_and_a_text_file_are_refused() {
         let place = place();
         let file = place.slots.incoming_path().unwrap();
         fs::write(&file, "#!/bin/sh\n").unwrap();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_are_safe_are_versions() {
+    fn only_safe_names_are_versions() {
         for good in ["0.1.0", "1.2.3-rc.1+build_7", "v2", "20260101"] {
             assert!(is_version(good), "{good}");
         }

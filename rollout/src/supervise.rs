@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_always_ends_at_once_is_degraded_after_ten_and_forgiven_when_it_lives() {
+    fn a_process_that_exits_at_once_is_degraded_after_ten_failures_until_it_is_healthy() {
         let (mut one, mut now) = (SupervisedProcess::NEW, at(0));
         let mut starts = Vec::new();
         for _ in 0..12 {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_to_end_is_ended_by_force_when_it_does_not() {
+    fn a_process_that_does_not_stop_is_killed() {
         let up = SupervisedProcess { state: ProcessState::Up { since: at(0) }, failures: 3 };
         let (ending, act) = step(&up, ProcessEvent::Stop, at(5), &RULES);
         assert_eq!(act, Some(ProcessAction::Terminate));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_waits_for_the_end_of_the_old_one_and_for_nothing_else() {
+    fn a_restart_waits_only_for_the_exit_of_the_old_process() {
         let up = SupervisedProcess { state: ProcessState::Up { since: at(0) }, failures: 9 };
         let (ending, act) = step(&up, ProcessEvent::Restart, at(5), &RULES);
         assert_eq!(act, Some(ProcessAction::Terminate));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version() {
+    fn texts_that_are_not_versions() {
         for text in [
             "",
             "v1",
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_answered_and_both_ways_agree(a in "[0-9a.+-]{0,8}", b in "[0-9a.+-]{0,8}") {
+        fn any_two_texts_compare_and_both_directions_agree(a in "[0-9a.+-]{0,8}", b in "[0-9a.+-]{0,8}") {
             prop_assert_eq!(compare(&a, &b), compare(&b, &a).map(Ordering::reverse));
         }
     }

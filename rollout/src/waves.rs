@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_always_the_first() {
+    fn no_node_is_always_the_first() {
         let place = |rollout: &str, stratum: &str| {
             release_at(&RolloutRecord { id: id(rollout), ..by_clock() }, &id("web-1"), stratum)
         };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_halts_it_and_what_was_missed_meanwhile_comes_later() {
+    fn a_push_pauses_the_waves_and_missed_ones_start_later() {
         let record = by_clock();
         let release = |record: &RolloutRecord| release_at(record, &id("web-1"), "-");
         let paused = driver_logic::pause(&record, "wait", at(100)).unwrap();

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_by_their_heads() {
+    fn programs_are_detected_by_their_headers() {
         assert_eq!(elf_machine(&head(2, 1, 0, 3, 0x3e)), Some(("linux", "x86_64")));
         assert_eq!(elf_machine(&head(2, 1, 3, 2, 0xb7)), Some(("linux", "aarch64")));
         assert_eq!(elf_machine(&head(2, 2, 0, 2, 0x16)), Some(("linux", "s390x")));

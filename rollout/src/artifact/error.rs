@@ -74,7 +74,7 @@ pub enum ArtifactError {
     },
     /// The file has different content than announced.
     #[error(
-        "the artifact has the BLAKE3 digest {got}, and the record has {want}: the artifact was changed or replaced"
+        "the artifact has the BLAKE3 digest {got}, and the record has {want}: it was changed or replaced"
     )]
     Digest {
         /// The digest in the record.
@@ -90,8 +90,8 @@ pub enum ArtifactError {
     Sign(#[from] SignError),
     /// The version exists already.
     #[error(
-        "version {version} is already published with different content in `{reference}`, and a published version never changes; give the \
-         new content a new version"
+        "version {version} is already published with different content in `{reference}`, and a published version \
+         never changes; give the new content a new version"
     )]
     AlreadyPublished {
         /// Which.

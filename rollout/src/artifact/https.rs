@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_https_or_this_machine_is_asked() {
+    fn only_https_or_this_machine_is_used() {
         for fine in ["https://e.org/z", "http://127.0.0.1:8/z", "http://[::1]/z", "http://localhost/z"] {
             assert!(check_url(fine).is_ok(), "{fine}");
         }

@@ -157,7 +157,8 @@ impl RolloutDriver<'_> {
         }
         let (record, token, step) = lost.ok_or_else(|| DriveError::Gone { id: id.clone() })?;
         if races == 0 && unsure.is_none() {
-            let message = "it reports every write as a conflict, although nobody else wrote: check its locks and its disk".into();
+            let message = "it reports every write as a conflict, although nobody else wrote: check its locks and its disk"
+                .into();
             let source = BoardError::Refused { board: "of rollouts".into(), message };
             return Err(self.handle_write_failure(&record, &token, &step, source, now));
         }

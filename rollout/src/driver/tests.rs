@@ -166,7 +166,7 @@ fn turns_move_a_rollout_and_leave_a_log() {
 }
 
 #[test]
-fn who_loses_reads_again_and_steps_aside_where_another_drives() {
+fn after_a_conflict_a_driver_reads_again_and_yields_to_another() {
     let mut reports = MemoryReports::default();
     let theirs = driver_logic::step(&record(&[&["a"]]), &BTreeMap::new(), "two", at(0)).record;
     let mut records = MemoryRecords::with_record(record(&[&["a"]]));
@@ -184,7 +184,7 @@ fn who_loses_reads_again_and_steps_aside_where_another_drives() {
 }
 
 #[test]
-fn an_answer_that_got_lost_is_looked_up() {
+fn a_lost_answer_is_looked_up() {
     for (fault, writes) in [(WriteFault::WrittenUnknown, 0), (WriteFault::UnwrittenUnknown, 1)] {
         let (mut records, mut reports) =
             (MemoryRecords::with_record(record(&[&["a"]])), MemoryReports::default());
@@ -196,7 +196,7 @@ fn an_answer_that_got_lost_is_looked_up() {
 }
 
 #[test]
-fn a_step_that_cannot_be_written_aborts_loudly_and_a_heartbeat_does_not() {
+fn a_failed_step_write_aborts_and_a_failed_heartbeat_does_not() {
     let started = driver_logic::step(&record(&[&["a"]]), &BTreeMap::new(), "one", at(0)).record;
     let mut reports = MemoryReports::default();
     let end = |seconds, faults: usize, reports: &mut MemoryReports| {
@@ -217,7 +217,7 @@ fn a_step_that_cannot_be_written_aborts_loudly_and_a_heartbeat_does_not() {
 }
 
 #[test]
-fn what_cannot_be_read_or_driven_is_left_as_it_is() {
+fn an_unreadable_or_driverless_rollout_is_unchanged() {
     let mut reports = MemoryReports(BTreeMap::new(), true);
     let mut records = MemoryRecords::with_record(record(&[&["a"]]));
     let error = turn(&mut records, &mut reports, "one", 0).unwrap_err();
@@ -235,7 +235,7 @@ fn what_cannot_be_read_or_driven_is_left_as_it_is() {
 }
 
 #[test]
-fn a_rollout_whose_driver_is_gone_is_found_and_adopted_by_one_alone() {
+fn a_rollout_without_a_driver_is_taken_over_by_exactly_one() {
     let (mut records, mut reports) =
         (MemoryRecords::with_record(record(&[&["a"]])), MemoryReports::default());
     goes(turn(&mut records, &mut reports, "one", 0));
@@ -285,7 +285,7 @@ impl Reports for SignedReports {
 }
 
 #[test]
-fn the_record_holds_later_drivers_to_the_keys_that_nodes_sign_with() {
+fn later_drivers_require_the_node_keys_in_the_record() {
     let (mut records, mut reports) =
         (MemoryRecords::with_record(record(&[&["a"]])), SignedReports::default());
     reports.put(&says("a", NodeActivity::Staged, None, at(1))).unwrap();
@@ -299,7 +299,7 @@ fn the_record_holds_later_drivers_to_the_keys_that_nodes_sign_with() {
 
 /// A server with a stale lock or a full disk reports that someone else was faster.
 #[test]
-fn who_stops_driving_leaves_the_record_to_the_next() {
+fn a_driver_that_stops_releases_the_record() {
     let (mut records, mut reports) =
         (MemoryRecords::with_record(record(&[&["a"]])), MemoryReports::default());
     goes(turn(&mut records, &mut reports, "one", 1));
@@ -314,7 +314,7 @@ fn who_stops_driving_leaves_the_record_to_the_next() {
 }
 
 #[test]
-fn a_race_that_is_lost_to_nobody_is_told() {
+fn a_conflict_without_another_writer_is_reported() {
     let mut records = MemoryRecords::with_record(record(&[&["a"], &["b"]]));
     records.faults.extend((0..5).map(|_| WriteFault::Locked));
     let mut reports = MemoryReports::default();

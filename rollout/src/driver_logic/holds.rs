@@ -16,7 +16,7 @@ impl Run {
 const CLOSED: Option<&str> = Some("outside of its window until 22:00");
 
 #[test]
-fn a_node_that_may_not_switch_is_waited_for_and_not_counted() {
+fn a_held_node_is_waited_for_and_not_counted_as_failed() {
     let mut run = Run::of(record(&[&["a"], &["b"]]));
     run.say("a", NodeActivity::Staged, None).hold("a", CLOSED);
     let mut notes = vec![];
@@ -38,7 +38,7 @@ fn a_node_that_may_not_switch_is_waited_for_and_not_counted() {
 }
 
 #[test]
-fn a_paused_node_that_has_not_begun_is_waited_for_until_somebody_aborts_or_it_is_gone() {
+fn a_paused_node_is_waited_for_until_an_abort_or_silence() {
     let paused = Some("paused without an end by root");
     let mut run = Run::of(record(&[&["a"]]));
     run.say("a", NodeActivity::Idle, None).reports.get_mut(&id("a")).unwrap().taken = None;
@@ -54,7 +54,7 @@ fn a_paused_node_that_has_not_begun_is_waited_for_until_somebody_aborts_or_it_is
 }
 
 #[test]
-fn those_that_may_go_on_do_not_wait_for_ever_for_one_that_may_not() {
+fn other_nodes_do_not_wait_forever_for_a_held_one() {
     let mut run = Run::of(record(&[&["a", "b"], &["c"]]));
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).hold("b", CLOSED);
     for _ in 0..11 {

@@ -56,8 +56,8 @@ pub enum EnvelopeError {
     },
     /// Signed with another key than before.
     #[error(
-        "the report of `{node}` is signed by {found}, and {place} has {known}: if the node was reinstalled, forget its key \
-         with `zagent node forget {node}`"
+        "the report of `{node}` is signed by {found}, and {place} has {known}: if the node was reinstalled, \
+         forget its key with `zagent node forget {node}`"
     )]
     OtherKey {
         /// The name it was found under.

@@ -147,7 +147,7 @@ fn every_event_in_every_phase() {
 }
 
 #[test]
-fn what_another_rollout_says_changes_nothing() {
+fn events_of_another_rollout_change_nothing() {
     for (phase, node) in nodes().into_iter().filter(|(phase, _)| *phase != "idle") {
         for event in [
             NodeEvent::Apply(id("other")),
@@ -161,20 +161,20 @@ fn what_another_rollout_says_changes_nothing() {
 }
 
 #[test]
-fn an_order_of_no_rollout_is_not_begun() {
+fn an_order_without_a_rollout_does_not_start() {
     let node = NodeState::with_version(OLD);
     let order = RolloutOrder { rollout: None, ..order() };
     assert_eq!(step(&node, NodeEvent::Prepare(order), at(0)), (node, vec![]));
 }
 
 #[test]
-fn what_runs_already_is_confirmed_at_once() {
+fn a_running_version_is_confirmed_at_once() {
     let (next, actions) = step(&NodeState::with_version(NEW), NodeEvent::Prepare(order()), at(0));
     assert_eq!(describe_step(&next, &actions), "idle on 2.0; confirmed");
 }
 
 #[test]
-fn a_rejected_version_is_not_tried_unless_it_is_meant() {
+fn a_rejected_version_is_not_tried_without_anyway() {
     let mut node = NodeState::with_version(OLD);
     node.reject_version(NEW, "it exits");
     let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
@@ -186,7 +186,7 @@ fn a_rejected_version_is_not_tried_unless_it_is_meant() {
 }
 
 #[test]
-fn an_older_version_is_not_taken_unless_it_is_meant() {
+fn an_older_version_is_not_accepted_without_anyway() {
     let node = NodeState::with_version("2.1");
     let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
     assert_eq!(describe_step(&next, &actions), "idle on 2.1; failed");
@@ -197,7 +197,7 @@ fn an_older_version_is_not_taken_unless_it_is_meant() {
 }
 
 #[test]
-fn reasons_and_what_is_remembered_have_a_bound() {
+fn reasons_and_remembered_rollouts_have_a_limit() {
     let mut node = NodeState::with_version(OLD);
     for n in 0..400 {
         let rollout: RolloutId = id(&format!("r{n:03}"));
@@ -235,7 +235,7 @@ fn confirmed_only_after_its_time_while_ready_and_before_the_deadline() {
 }
 
 #[test]
-fn three_misses_in_a_row_go_back_and_two_do_not() {
+fn three_failed_checks_in_a_row_roll_back_and_two_do_not() {
     let applied = step(&nodes()[3].1, NodeEvent::Applied, at(0)).0;
     let play = |looks: &str| {
         looks.chars().enumerate().fold(applied.clone(), |node, (n, look)| {
@@ -271,7 +271,7 @@ fn a_long_soak_has_a_longer_deadline() {
 }
 
 #[test]
-fn rejected_versions_are_remembered_up_to_a_bound() {
+fn rejected_versions_are_remembered_up_to_a_limit() {
     let mut node = NodeState::with_version(OLD);
     for n in 0..MAX_REJECTED + 10 {
         node.reject_version(&format!("v{n:03}"), "bad");
@@ -289,7 +289,7 @@ fn a_node_survives_its_file() {
 }
 
 #[test]
-fn the_version_before_is_kept_when_a_rollout_leads_back_to_it_and_fails() {
+fn the_previous_version_is_kept_when_a_rollout_to_it_fails() {
     let node = NodeState { previous: Some(NEW.into()), ..NodeState::with_version(OLD) };
     let run = |events: &[NodeEvent]| {
         let begun = step(&node, NodeEvent::Prepare(order()), at(0)).0;
@@ -403,7 +403,7 @@ proptest! {
     }
 
     #[test]
-    fn boot_twice_is_as_good_as_once(history in history()) {
+    fn boot_is_safe_to_repeat(history in history()) {
         let mut node = NodeState::with_version(OLD);
         let mut now = 0;
         for (event, moved) in history {
@@ -418,7 +418,7 @@ proptest! {
 
     /// A node that gets no more messages ends on the good version, from any phase.
     #[test]
-    fn left_alone_it_comes_to_rest(history in history()) {
+    fn a_node_without_a_driver_ends_on_a_good_version(history in history()) {
         let mut node = NodeState::with_version(OLD);
         let mut now = 0;
         for (event, moved) in history {

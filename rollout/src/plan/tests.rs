@@ -92,7 +92,7 @@ fn without_canaries_no_stratum_is_covered() {
 }
 
 #[test]
-fn an_emergency_is_one_canary_and_then_everybody() {
+fn an_emergency_is_one_canary_and_then_all_nodes() {
     let plan =
         plan_rollout(&RolloutDraft { profile: RolloutProfile::Emergency, ..draft() }, &six(), at(0)).unwrap();
     assert_eq!(names(&plan), ["web-2", "db-1 db-2 web-1 web-3 web-4"]);
@@ -103,7 +103,7 @@ fn an_emergency_is_one_canary_and_then_everybody() {
 }
 
 #[test]
-fn targets_are_compound_and_ask_facts() {
+fn targets_are_compound_and_match_facts() {
     for (target, wanted) in [
         ("web-*", 4),
         ("G@role:db", 2),
@@ -119,7 +119,7 @@ fn targets_are_compound_and_ask_facts() {
 }
 
 #[test]
-fn a_target_that_means_nobody_names_those_that_are_there() {
+fn a_target_without_a_match_names_the_known_nodes() {
     let nobody = RolloutDraft { target: "mail-*".to_owned(), ..draft() };
     let words = refused(&nobody, &six());
     let wanted = "the target `mail-*` matches none of the 6 nodes that report for agent: db-1, db-2, web-1, web-2, web-3, web-4";
@@ -139,7 +139,7 @@ fn a_target_that_means_nobody_names_those_that_are_there() {
 }
 
 #[test]
-fn degraded_nodes_are_excluded_and_all_of_them_are_no_fleet() {
+fn degraded_nodes_are_excluded_and_a_degraded_fleet_is_refused() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().degraded = Some("it crashes".to_owned());
     let plan = plan_rollout(&draft(), &nodes, at(0)).unwrap();
@@ -150,7 +150,7 @@ fn degraded_nodes_are_excluded_and_all_of_them_are_no_fleet() {
 }
 
 #[test]
-fn nodes_that_begin_nothing_now_take_part_and_are_named() {
+fn held_nodes_take_part_and_are_named() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().hold = Some("outside of its window until 22:00".to_owned());
     let plan = plan_rollout(&draft(), &nodes, at(0)).unwrap();
@@ -159,7 +159,7 @@ fn nodes_that_begin_nothing_now_take_part_and_are_named() {
 }
 
 #[test]
-fn one_node_below_the_protocol_refuses_the_whole() {
+fn one_node_below_the_protocol_refuses_the_rollout() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().protocol = 0;
     nodes.get_mut(&id("web-1")).unwrap().protocol = 3;
@@ -174,7 +174,7 @@ fn one_node_below_the_protocol_refuses_the_whole() {
 }
 
 #[test]
-fn who_is_there_already_does_not_take_part() {
+fn a_node_on_the_target_version_does_not_take_part() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().version = "2.0.0".to_owned();
     let plan_of = |nodes: &_| plan_rollout(&draft(), nodes, at(0));
@@ -184,7 +184,7 @@ fn who_is_there_already_does_not_take_part() {
 }
 
 #[test]
-fn an_older_version_is_only_taken_on_purpose() {
+fn a_downgrade_needs_anyway() {
     let mut nodes = six();
     nodes.get_mut(&id("web-1")).unwrap().version = "2.0.1-rc.1".to_owned();
     nodes.get_mut(&id("web-2")).unwrap().version = "2.0.0-rc.1".to_owned();
@@ -210,7 +210,7 @@ fn every_node_needs_a_binary() {
 }
 
 #[test]
-fn artifacts_that_no_node_could_take_are_refused() {
+fn artifacts_that_no_node_could_use_are_refused() {
     let of = |artifact| RolloutDraft { artifacts: vec![artifact], ..draft() };
     let words = "the artifact of linux/x86_64 cannot be used: ";
     let short = Artifact { blake3: "zz".to_owned(), ..artifact("x86_64") };

@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_asked_for_ever_more_seldom_until_the_driver_gives_up() {
+    fn fetch_retries_back_off_until_the_driver_gives_up() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let wait = |tries, seconds| {
             fetch_backoff(tries, at(0), at(seconds), &supervise::RestartPolicy::PRODUCTION)

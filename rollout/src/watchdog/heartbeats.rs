@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_a_damaged_store_begins_anew() {
+    fn the_newest_heartbeats_are_kept_and_a_damaged_store_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("heartbeats");
         let mut beats = HeartbeatStore::new(place.clone());

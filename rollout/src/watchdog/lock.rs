@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_watchdog_is_told_who_is_there() {
+    fn a_second_watchdog_gets_the_name_of_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/watchdog.lock");
         let first = acquire_lock(&path).unwrap();

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_over_is_answered_and_the_next_task_is_done() {
+    fn a_task_that_panics_reports_and_the_next_one_runs() {
         let (events, heard) = channel();
         let mut net = NetThread::start(Box::new(|| Ok(Box::new(Falls))), events).unwrap();
         for _ in 0..2 {

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn its_end_is_told_in_words() {
+    fn the_exit_is_described() {
         assert_eq!(end(shell("exit 7")), "it exited with code 7");
         let sleeper = shell("exec sleep 1000");
         assert!(sleeper.is_alive() && sleeper.is_ours());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_under_the_same_number_is_left_alone() {
+    fn another_process_with_the_same_pid_is_not_signalled() {
         let sleeper = shell("exec sleep 1000");
         for other in [
             ProcessIdentity { began: sleeper.began + 1, ..sleeper.clone() },

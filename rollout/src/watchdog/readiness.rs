@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_understood_and_no_answer_is_waited_for_without_end() {
+    fn every_answer_is_understood_and_waiting_has_a_limit() {
         assert_eq!(asked(Some("HTTP/1.1 200 OK\r\n\r\nready\n")), Ok(()));
         let not = asked(Some("HTTP/1.1 503 Service Unavailable\r\n\r\nit does not compile\nmore\n"));
         assert_eq!(not, Err("it does not compile".into()));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_watchdog_is_tried_twice_and_one_that_was_healthy_as_often_as_it_dies() {
+    fn a_new_watchdog_is_tried_twice_and_a_healthy_one_always_restarts() {
         assert_eq!(decide_update("1", "1", None), UpdateDecision::Stay);
         let UpdateDecision::Become(first) = decide_update("1", "2", None) else { panic!() };
         assert_eq!((first.tries, first.proved), (1, false));

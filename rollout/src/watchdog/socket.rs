@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_answered_by_the_loop_and_nonsense_by_the_socket() {
+    fn the_loop_answers_requests_and_the_socket_refuses_invalid_ones() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/watchdog.sock");
         let (events, heard) = channel();

@@ -1,4 +1,4 @@
-//! The suite: the way to open one more client of a board in, a panic out unless the board keeps its laws.
+//! The conformance suite: a way to open one more client of a board in, a panic out unless the board keeps its laws.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use zagent_rollout::board::{Board, BoardEntry, BoardError, BoardWrite, VersionTo
 /// Opens one more client of the same board.
 pub(crate) type Make<'a> = &'a (dyn Fn() -> Box<dyn Board> + Sync);
 
-/// Asks everything of a board that is empty at the beginning.
+/// Runs all checks on a board that is empty at the start.
 pub(crate) fn conforms(make: Make<'_>) {
     created_read_and_replaced(make);
     whoever_does_not_know_the_value_does_not_replace_it(make);
@@ -19,13 +19,13 @@ pub(crate) fn conforms(make: Make<'_>) {
     two_writers_lose_nothing(make);
 }
 
-/// The same in short, for another way to a board that was asked everything: one that is slow.
+/// A short version, for another transport of a board that passed all checks: a slow one.
 pub(crate) fn conforms_in_short(make: Make<'_>) {
     whoever_does_not_know_the_value_does_not_replace_it(make);
     bytes_are_kept_as_they_are(make);
 }
 
-/// A write of a value over one that is known.
+/// A write that replaces a known value.
 pub(crate) fn write<'a>(value: &'a [u8], expected: Option<&'a VersionToken>) -> BoardWrite<'a> {
     BoardWrite { value, expected, note: "a note", lasting: true }
 }
@@ -45,7 +45,7 @@ fn created_read_and_replaced(make: Make<'_>) {
         assert_eq!(board.get(key).unwrap(), entry(b"one", &first), "{key}");
         let second = board.put(key, write(b"two", Some(&first))).unwrap();
         assert_ne!(first, second, "{key}");
-        // Another client, and one that is opened later, see the same and may go on from there.
+        // Another client, and one that is opened later, see the same and can continue from there.
         let mut other = make();
         assert_eq!(other.get(key).unwrap(), entry(b"two", &second), "{key}");
         let third = other.put(key, BoardWrite { lasting: false, ..write(b"three", Some(&second)) }).unwrap();
@@ -104,7 +104,7 @@ fn lists_go_by_prefix_and_by_key(make: Make<'_>) {
         }
     }
     assert_eq!(reader.list("").unwrap().len(), keys.len());
-    // What changes between two lists shows in the second: a value, one less, one more.
+    // Changes between two lists are in the second: a changed value, a deleted one, a new one.
     let (key, token) = &tokens[0];
     let changed = board.put(key, write(b"changed", Some(token))).unwrap();
     board.delete("node/agent/a", &tokens[1].1).unwrap();
@@ -205,7 +205,7 @@ fn two_writers_lose_nothing(make: Make<'_>) {
     }
 }
 
-/// Adds a word to a value, again and again until nobody was in between.
+/// Adds a word to a value, and repeats it until there was no conflict.
 fn add(board: &mut dyn Board, key: &str, word: &str, lasting: bool) {
     for _ in 0..1000 {
         let entry = board.get(key).unwrap().unwrap();

@@ -68,7 +68,8 @@ impl GitBoardConfig {
                 }
             }
             (None, None) => {
-                let way = "set `rollout.url` to a repository or to `board`, or set `source.remotes` to a repository";
+                let way =
+                    "set `rollout.url` to a repository or `board`, or set `source.remotes` to a repository";
                 return Err(missing_setting(way));
             }
         };

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_apart_from_its_secret() {
+    fn an_address_is_separated_from_its_secret() {
         let user = |user: &str, password: &str| Some(NatsLogin::User(user.into(), password.into()));
         let cases = [
             ("nats.example.org", "nats://nats.example.org:4222", None),

@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_comes_back_and_a_bucket_takes_it(key in ".*") {
+        fn every_key_is_reversible_and_valid_in_a_bucket(key in ".*") {
             let encoded = encode(&key);
             prop_assert_eq!(decode(&encoded), Some(key));
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.".contains(c);
