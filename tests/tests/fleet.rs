@@ -144,7 +144,7 @@ fn the_simulation_sees_a_node_that_never_goes_on_by_the_clock() {
 
 #[test]
 fn the_simulation_sees_a_program_that_falls_over() {
-    is_seen(Wrong::Falls, "the program fell over: it falls over");
+    is_seen(Wrong::Falls, "the program panicked: it panics on purpose");
     let falls = |seed: &u64| history(*seed, Wrong::Falls).is_err();
     let told = again((0..ENOUGH).find(falls).expect("one that falls over"), Wrong::Falls);
     assert!(told.contains("node 0 reads r0") && told.ends_with("it falls over\")"), "{told}");
@@ -157,17 +157,17 @@ fn the_simulation_sees_nodes_that_do_not_wait_for_their_turn() {
 
 #[test]
 fn the_simulation_sees_a_node_that_throws_the_old_version_away() {
-    is_seen(Wrong::ForgetsOld, "may be needed and is not there");
+    is_seen(Wrong::ForgetsOld, "may be needed and is missing");
 }
 
 #[test]
 fn the_simulation_sees_a_node_that_goes_back_in_words_only() {
-    is_seen(Wrong::StaysPut, "it rests on 1.0 and runs 2.0");
+    is_seen(Wrong::StaysPut, "it is idle on 1.0 and runs 2.0");
 }
 
 #[test]
 fn the_simulation_sees_a_node_that_begins_after_an_abort() {
-    is_seen(Wrong::DeafToAbort, "it begins although the end was asked for");
+    is_seen(Wrong::DeafToAbort, "it starts although an abort was requested");
 }
 
 #[test]

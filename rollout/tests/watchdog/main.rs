@@ -113,7 +113,7 @@ fn bad_releases_are_rolled_back_and_never_tried_again() {
             site.report().and_then(|report| report.taken).filter(|taken| taken.rollout.as_str() == "second")
         });
         assert_eq!(second.outcome, Some(NodeOutcome::Failed));
-        assert!(second.error.unwrap().contains("was rejected here before"));
+        assert!(second.error.unwrap().contains("was already rejected on this node"));
         assert_eq!(site.starts(), starts);
     }
 }
