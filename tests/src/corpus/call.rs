@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_usage_errors_are_no_answer() {
+    fn empty_output_and_usage_errors_are_not_answers() {
         assert!(of(0, "", "").is_err());
         assert!(of(2, "", "error: unexpected argument").is_err());
     }

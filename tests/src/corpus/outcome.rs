@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn words_count_but_not_what_salt_leaves_to_chance() {
+    fn comments_count_except_what_salt_leaves_random() {
         let same =
             json!({"comment": "One or more requisite failed: s.a, s.b\n", "changes": {"x": 1, "pid": 77}});
         assert!(agree(&state(&same), Closeness::Words));

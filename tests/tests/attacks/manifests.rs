@@ -1,11 +1,11 @@
-//! Manifests that do not say what the tree is, or that too few people signed.
+//! Manifests that do not match the tree, or with too few signatures.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::{MANIFEST, Victim};
 
-/// Each row: what is done to a tree after its manifest was signed by two people.
+/// Each row: a change to a tree after two people signed its manifest.
 #[test]
 fn a_manifest_is_held_to_every_word() {
     type Tamper = fn(&Victim);
@@ -56,7 +56,7 @@ fn a_manifest_is_held_to_every_word() {
 
 /// Each row: who signed the manifest, and how.
 #[test]
-fn a_manifest_needs_the_signatures_of_enough_people() {
+fn a_manifest_needs_enough_signatures() {
     let victim = Victim::new(MANIFEST);
     victim.repo.write("extra", "text\n");
     victim.list(&[]);

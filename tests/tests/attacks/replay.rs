@@ -1,4 +1,4 @@
-//! Old revisions, offered again: by commit, by serial and by history; also to a node that forgot almost everything.
+//! Old revisions, offered again: by commit, by serial and by history; also to a node that lost almost all its state.
 
 use std::fs;
 
@@ -6,9 +6,10 @@ use zagent_tests::node::Repo;
 
 use crate::{MANIFEST, SIGNERS, Victim};
 
-/// An older commit with a good signature, offered as the newest; then the same to a node that forgot almost everything.
+/// An older commit with a good signature, offered as the newest; then the same to a node that lost almost all its
+/// state.
 #[test]
-fn a_replayed_commit_is_refused_also_after_the_state_was_wiped() {
+fn a_replayed_commit_is_refused_even_after_the_state_was_deleted() {
     let mut victim = Victim::new(SIGNERS);
     let old = victim.good.clone();
     // The good one changes nothing but the history.
@@ -34,9 +35,9 @@ fn a_replayed_commit_is_refused_also_after_the_state_was_wiped() {
     victim.node.stands_on(&new);
 }
 
-/// The branch of one node is no way round what was accepted of the followed one.
+/// The branch of one node cannot bypass the floor of the followed branch.
 #[test]
-fn a_testing_branch_brings_nothing_old_back() {
+fn a_testing_branch_does_not_allow_a_downgrade() {
     let mut victim = Victim::new(SIGNERS);
     let oldest = victim.good.clone();
     let old = victim.commit("one");
@@ -53,9 +54,9 @@ fn a_testing_branch_brings_nothing_old_back() {
     victim.node.stands_on(&victim.good);
 }
 
-/// Whoever pins a node takes one commit; the floor of the branch stays where it was.
+/// A pin accepts one commit; the floor of the branch stays as it was.
 #[test]
-fn a_pin_opens_no_way_back() {
+fn a_pin_does_not_allow_a_downgrade() {
     let mut victim = Victim::new(SIGNERS);
     let oldest = victim.good.clone();
     let old = victim.commit("one");
@@ -74,9 +75,9 @@ fn a_pin_opens_no_way_back() {
     victim.node.stands_on(&victim.good);
 }
 
-/// A floor that someone damaged in both places is not believed, and not forgotten either.
+/// A replay protection record that is damaged in both places is not trusted, and not ignored either.
 #[test]
-fn a_damaged_floor_lets_nothing_in() {
+fn a_damaged_replay_protection_record_refuses_everything() {
     let victim = Victim::new(SIGNERS);
     for place in ["state/floor", "trust/floor"] {
         fs::write(victim.node.root().join(place), "zagent floor 1 0\n{}\n").unwrap();
@@ -85,9 +86,9 @@ fn a_damaged_floor_lets_nothing_in() {
     victim.refuses(&["cannot read the replay protection records", "--allow-rewind"]);
 }
 
-/// A commit of another repository, signed by the same person. Git's signatures do not say for which repository they
-/// are made: what keeps it out is that it does not stand on what was accepted. A node that has accepted nothing yet
-/// has only the manifest to tell them apart.
+/// A commit of another repository, signed by the same person. Git signatures do not name a repository: it is refused
+/// because it does not descend from what was accepted. A node that has accepted nothing yet can only tell them apart by
+/// the manifest.
 #[test]
 fn a_signed_commit_of_another_repository_is_refused() {
     let victim = Victim::new(SIGNERS);
@@ -99,9 +100,9 @@ fn a_signed_commit_of_another_repository_is_refused() {
     victim.refuses(&["history was rewritten"]);
 }
 
-/// Old serials and serials that were used come on top of the good history, signed by everybody.
+/// Old and reused serials on top of the good history, signed by everyone.
 #[test]
-fn a_serial_that_was_passed_is_refused() {
+fn an_older_serial_is_refused() {
     let mut victim = Victim::new(MANIFEST);
     let first = victim.good.clone();
     victim.repo.write("extra", "text\n");

@@ -1,4 +1,4 @@
-//! Trees and directories that someone made to hurt, signed by one who was made to.
+//! Hostile trees and directories, signed by a deceived signer.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use zagent_tests::node::{Node, Repo};
 
 use crate::{SIGNERS, Victim};
 
-/// Each row: what stands beside the states in a tree that a signer was made to sign.
+/// Each row: what is beside the states in a tree that a signer was tricked into signing.
 #[test]
 fn a_hostile_tree_is_refused() {
     let victim = Victim::new(SIGNERS);
@@ -41,7 +41,7 @@ fn a_hostile_tree_is_refused() {
     }
 }
 
-/// A tree of exactly these entries, hostile ones included.
+/// A tree with exactly these entries, including hostile ones.
 fn tree(repo: &Repo, entries: &[(&str, &str, &str)]) -> String {
     let mut bytes = Vec::new();
     for (mode, name, id) in entries {
@@ -69,7 +69,7 @@ fn more_and_larger_files_than_allowed_are_refused() {
     victim.refuses(&["more than 8 files"]);
 }
 
-/// Each row: what lies in a directory that is followed as it is.
+/// Each row: the content of a directory that is followed directly.
 #[test]
 fn a_hostile_directory_is_refused() {
     let node = Node::new();
