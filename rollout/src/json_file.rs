@@ -238,11 +238,11 @@ mod tests {
         assert!(matches!(read::<Vec<u32>>(&path), Err(JsonFileError::Damaged { .. })));
         let untouched = update(&path, |_: &mut Vec<u32>| Some(()));
         assert!(matches!(untouched, Err(JsonFileError::Damaged { .. })));
-        assert_eq!(std::fs::read(&path).unwrap(), b"[7", "damage is kept for whoever looks");
+        assert_eq!(std::fs::read(&path).unwrap(), b"[7", "a damaged file is kept for an investigation");
         std::fs::write(&path, vec![b' '; (MAX_FILE_BYTES + 1) as usize]).unwrap();
         assert!(read::<Vec<u32>>(&path).unwrap_err().is_damaged());
         write(&path, &vec![1]).unwrap();
-        assert!(write(&path, &vec![1_000_000_000_u32; 100_000]).is_err(), "nobody could read it again");
+        assert!(write(&path, &vec![1_000_000_000_u32; 100_000]).is_err(), "it could not be read again");
         assert_eq!(read::<Vec<u32>>(&path).unwrap(), Some(vec![1]));
     }
 

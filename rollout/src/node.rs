@@ -44,7 +44,7 @@ pub fn driven_action(record: &RolloutRecord, id: &NodeId, node: &NodeState) -> O
             over(record.reason.as_deref().unwrap_or("the rollout was aborted"))
         }
         (_, NodeStatus::Failed) => over("the driver marked this node as failed"),
-        (_, NodeStatus::Silent) => over("the driver received no report from this node"),
+        (_, NodeStatus::Silent) => over("the driver did not hear from this node"),
         (RolloutStatus::Completed, _) => over("the rollout is over"),
         (RolloutStatus::Rolling | RolloutStatus::Paused, _) => {
             let batch = record.batches.get(record.current_batch)?;

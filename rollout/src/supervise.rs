@@ -259,7 +259,7 @@ mod tests {
         assert!(one.is_degraded(&RULES));
         let (starting, _) = step(&one, ProcessEvent::Tick, one.next_due(&RULES).unwrap(), &RULES);
         let (up, _) = step(&starting, ProcessEvent::Started, now, &RULES);
-        assert!(up.is_degraded(&RULES), "a start alone proves nothing");
+        assert!(up.is_degraded(&RULES), "a start alone does not make it healthy");
         assert_eq!(up.next_due(&RULES), Some(now + at(30)));
         let (early, _) = step(&up, ProcessEvent::Tick, now + at(29), &RULES);
         assert!(early.is_degraded(&RULES));
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(
             step(&ending, ProcessEvent::Stop, at(6), &RULES).1,
             Some(ProcessAction::Kill),
-            "told twice"
+            "asked twice"
         );
         let (off, _) = step(&ending, ProcessEvent::Ended, at(7), &RULES);
         assert_eq!(off.state, ProcessState::Stopped);

@@ -146,7 +146,7 @@ fn a_report_under_another_name_is_refused_and_named() {
     assert_eq!(good, ["db"]);
     assert!(refused[0].to_string().contains("record"), "{refused:?}");
     let learnt = std::fs::read_to_string(site.first("adopter")).unwrap();
-    assert!(!learnt.contains("web "), "what the record speaks against is not learnt: {learnt}");
+    assert!(!learnt.contains("web "), "a key that the record contradicts is not saved: {learnt}");
     // And the node itself can correct it.
     site.reports("web").put(&report("web", 7)).unwrap();
     assert_eq!(names(&mut driver).0, ["db", "web"]);
@@ -203,7 +203,7 @@ fn with_a_key_list_only_the_list_counts() {
     let (good, refused) = names(&mut driver);
     assert_eq!(good, ["web"]);
     assert_eq!(refused.len(), 2);
-    assert!(!site.first("driver").exists(), "nothing is learnt beside a list");
+    assert!(!site.first("driver").exists(), "with a list, no key is saved");
     std::fs::remove_file(list).unwrap();
     assert!(matches!(driver.verified_reports(Component::Agent, at(0)), Err(BoardError::Refused { .. })));
 }

@@ -146,8 +146,8 @@ fn the_simulation_sees_a_node_that_never_switches_in_clock_mode() {
 fn the_simulation_sees_a_program_that_panics() {
     is_seen(Wrong::Falls, "the program panicked: it panics on purpose");
     let falls = |seed: &u64| history(*seed, Wrong::Falls).is_err();
-    let told = again((0..ENOUGH).find(falls).expect("one that falls over"), Wrong::Falls);
-    assert!(told.contains("node 0 reads r0") && told.ends_with("it falls over\")"), "{told}");
+    let told = again((0..ENOUGH).find(falls).expect("one that panics"), Wrong::Falls);
+    assert!(told.contains("node 0 reads r0") && told.ends_with("it panics on purpose\")"), "{told}");
 }
 
 #[test]

@@ -305,7 +305,7 @@ fn a_driver_that_stops_releases_the_record() {
     goes(turn(&mut records, &mut reports, "one", 1));
     let mut other = RolloutDriver { records: &mut records, reports: &mut reports, id: "two".to_owned() };
     other.release(&id("r1")).unwrap();
-    assert!(records.only().driver.is_some(), "what another drives is not let go");
+    assert!(records.only().driver.is_some(), "a rollout of another driver is not released");
     let mut one = RolloutDriver { records: &mut records, reports: &mut reports, id: "one".to_owned() };
     one.release(&id("r1")).unwrap();
     assert_eq!((records.only().driver.as_ref(), records.only().state), (None, RolloutStatus::Rolling));

@@ -27,7 +27,7 @@ fn a_held_node_is_waited_for_and_not_counted_as_failed() {
     }
     assert_eq!((run.phase(), run.status("a")), ((0, BatchPhase::Prepare), NodeStatus::Prepared));
     assert_eq!((run.record.state, run.record.failed), (RolloutStatus::Rolling, 0));
-    assert_eq!(notes, ["waits for a: outside of its window until 22:00"], "said once");
+    assert_eq!(notes, ["waits for a: outside of its window until 22:00"], "reported once");
     assert_eq!(run.record.nodes[&id("a")].held.as_deref(), CLOSED);
     run.hold("a", None);
     assert!(run.pass(5).iter().any(|note| note == "a is no longer held"));
@@ -50,7 +50,7 @@ fn a_paused_node_is_waited_for_until_an_abort_or_silence() {
     let aborted = abort(&run.record, "enough", run.now);
     assert_eq!(step(&aborted, &run.reports, ME, run.now).record.state, RolloutStatus::Aborted);
     run.pass(3600);
-    assert_eq!(run.status("a"), NodeStatus::Silent, "its word counts for minutes only");
+    assert_eq!(run.status("a"), NodeStatus::Silent, "a reported hold is valid for minutes only");
 }
 
 #[test]

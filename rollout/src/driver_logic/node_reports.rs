@@ -11,7 +11,7 @@ use crate::record::{NodeStatus, RolloutRecord};
 use crate::report::{NodeActivity, NodeReport, NodeRollout};
 
 /// Why a node that counts as silent rolls back: the version is not the cause.
-pub(super) const SILENT_NODE_REASON: &str = "the driver received no report from this node";
+pub(super) const SILENT_NODE_REASON: &str = "the driver did not hear from this node";
 /// How long a reported hold is valid: nodes of a rollout report with every check.
 const HOLD_VALIDITY: Duration = Duration::from_secs(5 * 60);
 /// Maximum characters of a node's text in a record.

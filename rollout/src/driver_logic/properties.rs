@@ -111,7 +111,7 @@ proptest! {
     fn an_abort_always_ends_the_rollout(record in any_record(), reports in any_reports()) {
         let aborted = abort(&record, "enough", at(0));
         prop_assert_eq!(&abort(&aborted, "once more", at(0)), &aborted);
-        prop_assert!(abort(&aborted, "once more", at(3600)).state.is_final(), "whoever drove is gone by then");
+        prop_assert!(abort(&aborted, "once more", at(3600)).state.is_final(), "its driver is gone by then");
         let over = step(&aborted, &reports, ME, at(3600)).record;
         prop_assert!(over.state.is_final());
         prop_assert!(record.state == RolloutStatus::Completed || over.state == RolloutStatus::Aborted);

@@ -194,7 +194,7 @@ fn the_batch_continues_without_the_failed_node() {
     assert_eq!(run.phase(), (0, BatchPhase::Apply));
     let mut run = Run::of(RolloutRecord { max_failed: 2, ..record(&[&["a"], &["b"]]) });
     run.say("a", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
-    assert_eq!(run.phase(), (0, BatchPhase::Pause), "a batch of nobody is done");
+    assert_eq!(run.phase(), (0, BatchPhase::Pause), "an empty batch is done");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_slow_node_does_not_use_up_the_deadline_of_the_others() {
     assert_eq!(run.status("b"), NodeStatus::Failed);
     assert!(
         run.now <= saturating_after(switched, Duration::from_secs(250)),
-        "the word must still reach the node"
+        "the change must still reach the node"
     );
 }
 
@@ -448,7 +448,7 @@ fn an_abort_does_not_wait_for_a_driver_that_is_gone() {
     let driven = RolloutRecord { driver, ..record(&[&["a"]]) };
     let asked = abort(&driven, "wrong one", at(30));
     assert_eq!(asked.state, RolloutStatus::Aborting);
-    assert_eq!(abort(&asked, "hurry", at(40)), asked, "its driver may still come to it");
+    assert_eq!(abort(&asked, "hurry", at(40)), asked, "its driver may still handle it");
     let ended = abort(&asked, "hurry", at(90));
     assert_eq!(
         (ended.state, ended.finished, ended.reason.as_deref()),

@@ -257,8 +257,8 @@ fn in_clock_mode_an_older_record_is_ignored() {
         assert!(!may(&first, &node), "once is enough");
     }
     let fresh = NodeState { newest: Some(at(10)), ..NodeState::with_version("1.0") };
-    assert!(!may(&first, &fresh), "older than what it took since");
-    assert!(!may(&first, &NodeState::with_version("2.1")), "a step back that nobody meant");
+    assert!(!may(&first, &fresh), "older than a rollout that it accepted since");
+    assert!(!may(&first, &NodeState::with_version("2.1")), "a downgrade without anyway");
     assert!(may(&RolloutRecord { anyway: true, ..first.clone() }, &NodeState::with_version("2.1")));
     let unwell = NodeReport { degraded: Some("a crash loop".into()), ..report("a") };
     assert_eq!(desired_action(&first, &unwell, &NodeState::with_version("1.0"), late), None);

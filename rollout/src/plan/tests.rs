@@ -60,7 +60,7 @@ fn refused(draft: &RolloutDraft, reports: &BTreeMap<NodeId, NodeReport>) -> Stri
     let dry = plan_rollout(&RolloutDraft { dry_run: true, ..draft.clone() }, reports, at(0))
         .unwrap_err()
         .to_string();
-    assert_eq!(real, dry, "a dry run is refused alike");
+    assert_eq!(real, dry, "a dry run is refused in the same way");
     real
 }
 
@@ -164,7 +164,10 @@ fn one_node_below_the_protocol_refuses_the_rollout() {
     nodes.get_mut(&id("db-1")).unwrap().protocol = 0;
     nodes.get_mut(&id("web-1")).unwrap().protocol = 3;
     nodes.get_mut(&id("web-2")).unwrap().degraded = Some("not asked".to_owned());
-    assert!(plan_rollout(&draft(), &nodes, at(0)).is_ok(), "who needs nothing refuses nobody");
+    assert!(
+        plan_rollout(&draft(), &nodes, at(0)).is_ok(),
+        "a node that needs nothing does not refuse the rollout"
+    );
     let words = refused(&RolloutDraft { min_protocol: 2, ..draft() }, &nodes);
     assert!(
         words.contains(": db-1 (protocol 0 < 2), db-2 (protocol 1 < 2), web-3 (protocol 1 < 2), web-4"),
@@ -241,7 +244,7 @@ fn the_clock_needs_no_reports() {
     assert_eq!((planned.record.state, planned.record.started), (RolloutStatus::Rolling, Some(at(7))));
     assert_eq!((planned.record.batches.len(), planned.earliest.len()), (0, 4), "10, 30, 70 and 100 percent");
     let known = plan_rollout(&clock, &six(), at(7)).unwrap();
-    assert_eq!(known.record, planned.record, "who is known makes no difference");
+    assert_eq!(known.record, planned.record, "known nodes make no difference");
     let old = fleet(six().into_values().map(|node| NodeReport { protocol: 0, ..node }));
     assert!(plan_rollout(&RolloutDraft { min_protocol: 1, ..clock.clone() }, &old, at(7)).is_err());
     assert!(plan_rollout(&RolloutDraft { artifacts: vec![], ..clock }, &BTreeMap::new(), at(7)).is_err());

@@ -10,19 +10,19 @@ pub(crate) type Make<'a> = &'a (dyn Fn() -> Box<dyn Board> + Sync);
 /// Runs all checks on a board that is empty at the start.
 pub(crate) fn conforms(make: Make<'_>) {
     created_read_and_replaced(make);
-    whoever_does_not_know_the_value_does_not_replace_it(make);
+    a_writer_without_the_token_does_not_replace_the_value(make);
     lists_go_by_prefix_and_by_key(make);
     deleted_is_deleted_and_a_token_never_comes_back(make);
-    bytes_are_kept_as_they_are(make);
-    keys_that_are_none_are_refused(make);
-    notes_stay_notes(make);
+    values_are_kept_byte_by_byte(make);
+    invalid_keys_are_refused(make);
+    a_note_does_not_change_the_value(make);
     two_writers_lose_nothing(make);
 }
 
 /// A short version, for another transport of a board that passed all checks: a slow one.
 pub(crate) fn conforms_in_short(make: Make<'_>) {
-    whoever_does_not_know_the_value_does_not_replace_it(make);
-    bytes_are_kept_as_they_are(make);
+    a_writer_without_the_token_does_not_replace_the_value(make);
+    values_are_kept_byte_by_byte(make);
 }
 
 /// A write that replaces a known value.
@@ -60,7 +60,7 @@ fn created_read_and_replaced(make: Make<'_>) {
     }
 }
 
-fn whoever_does_not_know_the_value_does_not_replace_it(make: Make<'_>) {
+fn a_writer_without_the_token_does_not_replace_the_value(make: Make<'_>) {
     for key in ["rollout/two", "node/agent/two"] {
         let (mut a, mut b) = (make(), make());
         let first = a.put(key, write(b"one", None)).unwrap();
@@ -69,7 +69,7 @@ fn whoever_does_not_know_the_value_does_not_replace_it(make: Make<'_>) {
         assert!(is_conflict(a.put(key, write(b"x", Some(&first)))), "{key}: an old token");
         assert!(is_conflict(a.delete(key, &first)), "{key}: deleted with an old token");
         let nowhere = "node/agent/nowhere";
-        assert!(is_conflict(a.put(nowhere, write(b"x", Some(&second)))), "a value that is not there");
+        assert!(is_conflict(a.put(nowhere, write(b"x", Some(&second)))), "a missing value");
         assert_eq!(a.get(nowhere).unwrap(), None);
         assert_eq!(a.get(key).unwrap().unwrap().value, b"two", "{key}: a refused write left something");
         a.delete(key, &second).unwrap();
@@ -139,7 +139,7 @@ fn deleted_is_deleted_and_a_token_never_comes_back(make: Make<'_>) {
     }
 }
 
-fn bytes_are_kept_as_they_are(make: Make<'_>) {
+fn values_are_kept_byte_by_byte(make: Make<'_>) {
     let mut board = make();
     let large: Vec<u8> = (0..512 * 1024_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let text = "ä\nb".repeat(50_000).into_bytes();
@@ -150,7 +150,7 @@ fn bytes_are_kept_as_they_are(make: Make<'_>) {
     }
 }
 
-fn keys_that_are_none_are_refused(make: Make<'_>) {
+fn invalid_keys_are_refused(make: Make<'_>) {
     let mut board = make();
     let long = "x".repeat(300);
     let deep = "x/".repeat(1000);
@@ -170,7 +170,7 @@ fn keys_that_are_none_are_refused(make: Make<'_>) {
     assert_eq!(board.list("").unwrap(), vec![]);
 }
 
-fn notes_stay_notes(make: Make<'_>) {
+fn a_note_does_not_change_the_value(make: Make<'_>) {
     let mut board = make();
     for note in
         ["", "\n\n", "two\n\nLasting: no\n", "tab\tand \0 zero", &"long ".repeat(1000), "tree 0\nparent 0"]

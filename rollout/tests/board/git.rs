@@ -94,7 +94,7 @@ fn a_git_board_conforms_through_a_path() {
     let site = Site::new();
     let place = site.file();
     conforms(&|| boxed(&place));
-    assert!(scratch_is_empty(&site.dir.path().join("scratch")), "what was fetched is gone");
+    assert!(scratch_is_empty(&site.dir.path().join("scratch")), "fetched objects are removed");
 }
 
 fn scratch_is_empty(dir: &Path) -> bool {

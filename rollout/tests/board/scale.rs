@@ -41,7 +41,7 @@ impl Meter {
     }
 
     /// Prints the cost of an operation.
-    #[expect(clippy::print_stdout, reason = "a measurement is read by whoever asked for it")]
+    #[expect(clippy::print_stdout, reason = "the measurement is printed for the person who runs it")]
     fn tell(&self, what: &str, act: impl FnOnce()) {
         let (before, begun) = (self.read(), Instant::now());
         act();
@@ -91,7 +91,7 @@ fn record(nodes: usize, turn: usize) -> Vec<u8> {
 
 /// The requests of nodes and a driver to a board with this many nodes. `near` is a client for the set-up, `far` one
 /// whose traffic is measured.
-#[expect(clippy::print_stdout, reason = "a measurement is read by whoever asked for it")]
+#[expect(clippy::print_stdout, reason = "the measurement is printed for the person who runs it")]
 pub(crate) fn measure(
     kind: &str,
     nodes: usize,

@@ -40,7 +40,7 @@ fn the_agent_is_restarted_reloaded_and_stopped_with_the_watchdog() {
     assert_eq!(ended.code(), Some(101), "{ended:?}: {said}");
     assert!(said.contains(&format!("Taken {{ holder: \"process {}\" }}", site.pid())), "{said}");
     let status = site.status().unwrap();
-    assert_eq!(status.child.unwrap().pid as i32, second.0, "the first one goes on");
+    assert_eq!(status.child.unwrap().pid as i32, second.0, "the first one keeps running");
     site.signal(Signal::TERM);
     assert!(site.ended().success());
     assert_eq!(site.living(), []);
@@ -192,7 +192,7 @@ fn an_abort_discards_staged_and_rolls_back_unconfirmed_versions() {
     site.order("0.3.0", BatchPhase::Apply, abort);
     let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     assert_eq!(status.node.last.unwrap().why.as_deref(), Some("a mistake"));
-    assert!(status.node.rejected.is_empty(), "the version is not to blame");
+    assert!(status.node.rejected.is_empty(), "the version is not the cause");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn cut_everywhere(agent: &str, expected: NodeOutcome) {
         for point in POINTS {
             scope.spawn(move || {
                 let times = (0..40).take_while(|n| cut(point, *n, agent, expected)).count();
-                assert!(times < 40, "{point} is passed without end");
+                assert!(times < 40, "{point} is passed endlessly");
                 let is_reached = times > 0;
                 assert!(
                     is_reached || (point == "watchdog::renewing" && expected == NodeOutcome::Failed),
@@ -420,6 +420,6 @@ fn an_unconfirmed_version_is_rolled_back_without_a_driver() {
     let last = status.node.last.unwrap();
     assert_eq!(last.outcome, NodeOutcome::Failed);
     assert!(last.why.unwrap().contains("the driver did not confirm it within 5m"));
-    assert!(status.node.rejected.is_empty(), "the version is not to blame");
+    assert!(status.node.rejected.is_empty(), "the version is not the cause");
     site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == "0.1.0"));
 }

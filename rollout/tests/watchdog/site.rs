@@ -183,7 +183,7 @@ impl Site {
                 return seen;
             }
             let seen = || format!("{:#?}\n{:?} of {:?}", self.status(), self.living(), self.starts());
-            assert!(Instant::now() < until, "waited in vain for {what}: {}", seen());
+            assert!(Instant::now() < until, "timed out waiting for {what}: {}", seen());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
