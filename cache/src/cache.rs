@@ -1,7 +1,7 @@
-//! The cache of one node: what was published, what is current, and the ways in.
+//! The cache of one node: the published generations, the current one, and the operations on them.
 //!
-//! Law: `current` leads to a complete generation or is not there; it changes in one rename; what changes the cache holds
-//! its lock.
+//! Law: `current` points to a complete generation or does not exist; it changes in one rename; every change holds the
+//! cache lock.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use zagent_config::settings::SourceSettings;
 use crate::lock::CacheLock;
 use crate::{CacheError, CacheLimits, CheckDepth, Generation, disk};
 
-/// How long an act on the cache waits for another one.
+/// How long an operation on the cache waits for another one.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The cache below one root.
@@ -26,10 +26,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Opens it, and makes its directories when they are not there.
+    /// Opens the cache and creates missing directories.
     ///
     /// # Errors
-    /// Fails when a directory cannot be made.
+    /// Fails when a directory cannot be created.
     pub fn open(paths: &Paths, source: &SourceSettings) -> Result<Self, CacheError> {
         for dir in [paths.staging(), paths.generations()] {
             disk::make_dirs(&dir)?;
@@ -37,14 +37,14 @@ impl Cache {
         let limits = CacheLimits {
             files: source.max_files,
             bytes: source.max_file,
-            // What is sent is compressed; four times as much is written at most.
+            // Received data is compressed; at most four times as much is written.
             total: source.max_pack.saturating_mul(4).max(source.max_file),
             ..CacheLimits::default()
         };
         Ok(Self { paths: paths.clone(), limits, keep: source.keep.max(1) })
     }
 
-    /// What a tree may hold.
+    /// The limits for a tree.
     #[must_use]
     pub fn limits(&self) -> CacheLimits {
         self.limits
@@ -63,10 +63,10 @@ impl Cache {
         CacheLock::acquire(&self.paths.cache_lock(), LOCK_TIMEOUT)
     }
 
-    /// The generation that runs read; `None` before the first one was published.
+    /// The generation that runs read; `None` before the first publish.
     ///
     /// # Errors
-    /// Fails when `current` leads to something that is not a complete generation; [`Cache::heal`] puts that right.
+    /// Fails when `current` points to something that is not a complete generation; [`Cache::heal`] repairs that.
     pub fn current(&self) -> Result<Option<Generation>, CacheError> {
         match self.current_name()? {
             Some(name) => Generation::open(&self.paths, &name).map(Some),
@@ -74,7 +74,7 @@ impl Cache {
         }
     }
 
-    /// The name that `current` leads to, whatever is there.
+    /// The name that `current` points to, whether it exists or not.
     pub(crate) fn current_name(&self) -> Result<Option<String>, CacheError> {
         let link = self.paths.current();
         match fs::read_link(&link) {
@@ -82,7 +82,7 @@ impl Cache {
                 target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             )),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(disk::io_error("read the link", &link)(error)),
+            Err(error) => Err(disk::io_error("read the symlink", &link)(error)),
         }
     }
 
@@ -95,21 +95,21 @@ impl Cache {
         Ok(names.iter().filter_map(|name| Generation::open(&self.paths, name).ok()).collect())
     }
 
-    /// One generation by its name, or by a revision that starts with `name`, the newest of them.
+    /// One generation by its name, or the newest one whose revision starts with `name`.
     ///
     /// # Errors
-    /// Fails when there is none.
+    /// Fails when no generation matches.
     pub fn find(&self, name: &str) -> Result<Generation, CacheError> {
         let fits =
             |g: &Generation| g.name() == name || name.len() >= 4 && g.record().revision.starts_with(name);
         self.list()?.into_iter().rfind(fits).ok_or_else(|| CacheError::NoGeneration { name: name.into() })
     }
 
-    /// Makes an earlier generation the current one: the one by that name or revision, or the one that was current
-    /// before. What is accepted from remotes stays as it is.
+    /// Makes an earlier generation the current one: the one with that name or revision, or the one that was current
+    /// before. The replay protection record does not change.
     ///
     /// # Errors
-    /// Fails when there is none, or it is not as it was published.
+    /// Fails when there is none, or when it was modified after it was published.
     pub fn rollback(&self, name: Option<&str>) -> Result<Generation, CacheError> {
         let _lock = self.lock()?;
         let to = match name {
@@ -121,7 +121,7 @@ impl Cache {
         Ok(to)
     }
 
-    /// The generation that was current before the current one; when it is gone, the newest that is older.
+    /// The generation that was current before the current one; if it was removed, the next older one.
     pub(crate) fn previous(&self) -> Result<Option<Generation>, CacheError> {
         let Some(now) = self.current_name()? else {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Cache {
         Ok(named.or_else(|| all.iter().rfind(|g| *g.name() < *now)).cloned())
     }
 
-    /// Lets `current` lead to a generation, in one step.
+    /// Points `current` to a generation, in one step.
     pub(crate) fn switch_current(&self, name: &str) -> Result<(), CacheError> {
         let link = self.paths.current();
         let new = link.with_extension("new");

@@ -1,7 +1,7 @@
-//! A revision in, its files out: names at once, bytes when asked for.
+//! A revision in, its files out: names at once, content on request.
 //!
-//! Law: every name was judged, every link was resolved inside the tree, and bytes that do not hash to the id that the
-//! commit gives them are never handed out: not of the commit, not of a directory, not of a file.
+//! Law: every name is checked, every symlink is resolved inside the tree, and content is returned only if its hash
+//! matches the id in the commit. This holds for the commit, for directories and for files.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use jiff::Timestamp;
 use crate::tree_listing::{ListingEntry, TreeListing, join_path};
 use crate::{RepositoryError, path_names};
 
-/// Bytes of one directory's object: more than a hundred thousand long names.
+/// The maximum size of one directory object: more than a hundred thousand long names.
 const MAX_DIRECTORY: u64 = 64 << 20;
 
-/// What one tree may hold.
+/// The limits for one tree.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheLimits {
-    /// Files, links included; and as many directories.
+    /// Number of files, links included; the same limit applies to directories.
     pub files: usize,
-    /// Bytes of one file.
+    /// Bytes per file.
     pub bytes: u64,
-    /// Bytes of all files.
+    /// Bytes of all files together.
     pub total: u64,
-    /// Nested directories.
+    /// Depth of nested directories.
     pub depth: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct CommitTree {
     files: BTreeMap<String, TreeBlob>,
 }
 
-/// A commit, read and hashed.
+/// A commit, read and checked against its id.
 struct CommitObject {
     id: String,
     bytes: Vec<u8>,
@@ -96,19 +96,19 @@ impl CommitTree {
         &self.commit.id
     }
 
-    /// The commit's own bytes, which hash to its id.
+    /// The raw bytes of the commit, which hash to its id.
     #[must_use]
     pub fn commit_bytes(&self) -> &[u8] {
         &self.commit.bytes
     }
 
-    /// The ids of the commits that it stands on.
+    /// The ids of its parent commits.
     #[must_use]
     pub fn parents(&self) -> &[String] {
         &self.commit.parents
     }
 
-    /// When it was made, as its author's machine says.
+    /// The commit time, as the author's machine recorded it.
     #[must_use]
     pub fn commit_time(&self) -> Option<Timestamp> {
         self.commit.committed
@@ -125,19 +125,19 @@ impl CommitTree {
         self.files.keys().map(String::as_str)
     }
 
-    /// True when a file by that path is there.
+    /// True when a file with that path exists.
     #[must_use]
     pub fn contains(&self, path: &str) -> bool {
         self.files.contains_key(path)
     }
 
-    /// The id of a file's content: equal ids, equal bytes.
+    /// The id of a file's content: equal ids mean equal bytes.
     #[must_use]
     pub fn blob_id(&self, path: &str) -> Option<String> {
         self.files.get(path).map(|blob| blob.id.to_string())
     }
 
-    /// The bytes of a file; `None` when there is none by that path.
+    /// The bytes of a file; `None` when the path does not exist.
     ///
     /// # Errors
     /// Fails when the object is missing, damaged or too large.
@@ -149,12 +149,12 @@ impl CommitTree {
         read_blob(&self.repo.to_thread_local(), file.id, path, &self.commit.id, limit).map(Some)
     }
 
-    /// The whole tree, links as links.
+    /// The whole tree, with symlinks kept as symlinks.
     pub(crate) fn listing(&self) -> &TreeListing<TreeBlob> {
         &self.listing
     }
 
-    /// Reads files of the shape, one after the other.
+    /// Reads files of the tree, one after the other.
     pub(crate) fn blob_reader(&self) -> impl FnMut(&str, &TreeBlob) -> Result<Vec<u8>, RepositoryError> {
         let (repo, limit) = (self.repo.to_thread_local(), self.listing.limits().bytes);
         move |path, file| read_blob(&repo, file.id, path, &self.commit.id, limit)
@@ -186,7 +186,7 @@ fn read_blob(
     Ok(object.data)
 }
 
-/// Fails unless the bytes hash to the id: the Git library does not look.
+/// Fails unless the bytes hash to the id: the Git library does not check this.
 fn check_hash(
     id: ObjectId,
     kind: gix::object::Kind,
@@ -218,7 +218,7 @@ impl CommitWalk<'_> {
         }
         for (name, mode, id) in self.read_entries(id, dir)? {
             let path = join_path(dir, &name);
-            // The Git library takes some modes for others that it knows.
+            // The Git library maps some unknown modes to modes that it knows.
             match mode.value() & 0o170_000 {
                 0o040_000 => {
                     self.listing.add(path.clone(), ListingEntry::Dir)?;
@@ -240,7 +240,7 @@ impl CommitWalk<'_> {
         Ok(())
     }
 
-    /// The entries of one directory, names judged.
+    /// The entries of one directory, with checked names.
     fn read_entries(
         &self,
         id: ObjectId,

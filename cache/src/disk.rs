@@ -1,7 +1,8 @@
-//! Every act of the cache on the disk.
+//! Every disk operation of the cache.
 //!
-//! Law: directories are 0700 and files 0600 or 0700, no error goes without its path, and whatever must outlive a power
-//! cut is synced before it is named. Each act passes a named point, at which a test lets it fail or the process die.
+//! Law: directories are 0700 and files 0600 or 0700, every error has a path, and everything that must survive a power
+//! failure is synced before it gets its name. Each operation passes a named point where a test can make it fail or
+//! crash.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,11 +11,11 @@ use std::path::Path;
 
 use crate::CacheError;
 
-/// Opens nothing through a link, and does not wait for the other end of a pipe.
+/// Does not open through a symlink, and does not wait for the other end of a pipe.
 const NOFOLLOW_NONBLOCK: i32 =
     (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits()).cast_signed();
 
-/// A place at which a test may let the process die or the disk be full.
+/// A point where a test can crash the process or simulate a full disk.
 #[cfg(feature = "failpoints")]
 pub(crate) fn failpoint(name: &str) -> io::Result<()> {
     match fail::eval(name, Option::unwrap_or_default) {
@@ -30,7 +31,7 @@ pub(crate) const fn failpoint(_: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Turns what the system said into an error with the act and the path.
+/// Turns a system error into an error with the operation and the path.
 pub(crate) fn io_error(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
     let path = path.to_owned();
     move |source| CacheError::Io { act, path, source }
@@ -39,20 +40,20 @@ pub(crate) fn io_error(act: &'static str, path: &Path) -> impl FnOnce(io::Error)
 pub(crate) fn make_dir(path: &Path) -> Result<(), CacheError> {
     failpoint("disk::dir")
         .and_then(|()| DirBuilder::new().mode(0o700).create(path))
-        .map_err(io_error("make the directory", path))
+        .map_err(io_error("create the directory", path))
 }
 
-/// Makes a directory and those above it, unless they are there.
+/// Creates a directory and its parents if they do not exist.
 pub(crate) fn make_dirs(path: &Path) -> Result<(), CacheError> {
     if path.is_dir() {
         return Ok(());
     }
     failpoint("disk::dir")
         .and_then(|()| DirBuilder::new().mode(0o700).recursive(true).create(path))
-        .map_err(io_error("make the directory", path))
+        .map_err(io_error("create the directory", path))
 }
 
-/// Writes a file that is not there yet.
+/// Writes a file that does not exist yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<File, CacheError> {
     let write = || {
         failpoint("disk::file")?;
@@ -67,30 +68,30 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<File, Ca
 pub(crate) fn make_link(target: &str, path: &Path) -> Result<(), CacheError> {
     failpoint("disk::link")
         .and_then(|()| std::os::unix::fs::symlink(target, path))
-        .map_err(io_error("make the link", path))
+        .map_err(io_error("create the symlink", path))
 }
 
-/// Moves what is at one path to another, in one step; both lie in directories that the caller syncs.
+/// Renames a path in one step; the caller syncs both parent directories.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), CacheError> {
     failpoint("disk::rename").and_then(|()| fs::rename(from, to)).map_err(io_error("rename to", to))
 }
 
-/// Makes the names in a directory last.
+/// Syncs the names in a directory.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), CacheError> {
     failpoint("disk::sync")
         .and_then(|()| File::open(path).and_then(|dir| dir.sync_all()))
         .map_err(io_error("sync the directory", path))
 }
 
-/// Makes all that was written below a directory last, with one call for the whole file system: for two thousand files
-/// that is a hundred times faster than to sync each.
+/// Syncs everything below a directory with one call for the whole file system: for two thousand files this is a
+/// hundred times faster than to sync each file.
 pub(crate) fn sync_below(path: &Path) -> Result<(), CacheError> {
     failpoint("disk::sync")
         .and_then(|()| File::open(path).and_then(|dir| rustix::fs::syncfs(&dir).map_err(io::Error::from)))
         .map_err(io_error("sync", path))
 }
 
-/// Replaces a file as a whole; durable when it returns.
+/// Replaces a file atomically; durable when it returns.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     make_dirs(dir)?;
@@ -104,7 +105,7 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), CacheError> 
     sync_dir(dir)
 }
 
-/// Removes a file; one that is not there is removed.
+/// Removes a file; a missing file is not an error.
 pub(crate) fn remove_file(path: &Path) -> Result<(), CacheError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
@@ -112,7 +113,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), CacheError> {
     }
 }
 
-/// Removes a directory and all below it, or a file; links are removed, not followed.
+/// Removes a directory and everything below it, or a file; symlinks are removed, not followed.
 pub(crate) fn remove_all(path: &Path) -> Result<(), CacheError> {
     let gone = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
@@ -125,7 +126,7 @@ pub(crate) fn remove_all(path: &Path) -> Result<(), CacheError> {
     }
 }
 
-/// The names in a directory, sorted; none when it is not there.
+/// The names in a directory, sorted; empty if it does not exist.
 pub(crate) fn list_names(dir: &Path) -> Result<Vec<String>, CacheError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -141,20 +142,20 @@ pub(crate) fn list_names(dir: &Path) -> Result<Vec<String>, CacheError> {
     Ok(names)
 }
 
-/// Opens a plain file for reading: neither through a link nor on a pipe or device.
+/// Opens a regular file for reading: not through a symlink, not a pipe or a device.
 pub(crate) fn open_nofollow(path: &Path) -> io::Result<(File, fs::Metadata)> {
     let file = OpenOptions::new().read(true).custom_flags(NOFOLLOW_NONBLOCK).open(path)?;
     let meta = file.metadata()?;
-    if meta.is_file() { Ok((file, meta)) } else { Err(io::Error::other("no plain file")) }
+    if meta.is_file() { Ok((file, meta)) } else { Err(io::Error::other("not a regular file")) }
 }
 
-/// The bytes of a plain file of at most `limit` bytes; `None` when it is not there.
+/// The content of a regular file of at most `limit` bytes; `None` if it does not exist.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CacheError> {
     let read = || {
         let (file, _) = open_nofollow(path)?;
         let mut bytes = Vec::new();
         file.take(limit + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > limit { Err(io::Error::other("far too large")) } else { Ok(bytes) }
+        if bytes.len() as u64 > limit { Err(io::Error::other("too large")) } else { Ok(bytes) }
     };
     match read() {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,21 +1,21 @@
-//! Why a tree could not be read.
+//! Errors while reading a tree from a repository.
 
 use std::path::PathBuf;
 
-/// A failed act on a repository; the cause is in `source`.
+/// A failed operation on a repository; the cause is in `source`.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
-    /// There is no repository there.
-    #[error("no Git repository holds `{dir}`")]
+    /// The repository does not exist.
+    #[error("`{dir}` is not in a Git repository")]
     NoRepository {
-        /// Where it was looked for.
+        /// The directory that was searched.
         dir: PathBuf,
-        /// What the Git library said.
+        /// The Git library error.
         #[source]
         source: Box<gix::Error>,
     },
     /// The directory is outside the repository's work tree.
-    #[error("`{dir}` does not lie in the work tree of its repository")]
+    #[error("`{dir}` is outside the work tree of its repository")]
     Outside {
         /// The directory.
         dir: PathBuf,
@@ -25,25 +25,25 @@ pub enum RepositoryError {
     Resolve {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
-    /// No commit by that name.
-    #[error("`{revision}` names no commit")]
+    /// No commit has that name.
+    #[error("no commit matches `{revision}`")]
     Revision {
-        /// As it was written.
+        /// The revision as written.
         revision: String,
-        /// What the Git library said.
+        /// The Git library error.
         #[source]
         source: Box<gix::Error>,
     },
     /// The store cannot be written or locked.
-    #[error("cannot use `{dir}` as a store of Git objects")]
+    #[error("cannot use `{dir}` as a Git object store")]
     Store {
         /// The store.
         dir: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
@@ -62,7 +62,7 @@ pub enum RepositoryError {
         path: String,
         /// The commit.
         commit: String,
-        /// What the Git library said.
+        /// The Git library error.
         #[source]
         source: Box<gix::Error>,
     },
@@ -74,30 +74,30 @@ pub enum RepositoryError {
         /// Its id.
         id: String,
     },
-    /// A name that is refused.
-    #[error("the tree holds a name that is refused: {name:?} ({why})")]
+    /// A refused name.
+    #[error("the tree contains a refused name: {name:?} ({why})")]
     Name {
-        /// The path, as far as it is text.
+        /// The path, as far as it is valid text.
         name: String,
         /// Why.
         why: &'static str,
     },
-    /// The target of a symbolic link that is refused.
-    #[error("the link `{path}` has a target that is refused ({why})")]
+    /// A symlink with a refused target.
+    #[error("the symlink `{path}` has a refused target ({why})")]
     Target {
         /// The link.
         path: String,
         /// Why.
         why: &'static str,
     },
-    /// Two entries of one name.
-    #[error("the tree holds `{path}` twice")]
+    /// Two entries with the same name.
+    #[error("the tree contains `{path}` twice")]
     Duplicate {
         /// The path in the tree.
         path: String,
     },
-    /// What is neither a file nor a directory nor a link.
-    #[error("`{path}` is a {kind}; only files, directories and links can be states")]
+    /// An entry that is neither a file, a directory nor a symlink.
+    #[error("`{path}` is a {kind}; only files, directories and symlinks are allowed")]
     Special {
         /// The path in the tree.
         path: String,
@@ -106,28 +106,28 @@ pub enum RepositoryError {
     },
     /// A submodule, whose files are not in this repository.
     #[error(
-        "`{path}` is a submodule, whose files the node cannot see; copy them into the repository (git subtree)"
+        "`{path}` is a submodule, and nodes cannot read submodules; copy its files into the repository (git subtree)"
     )]
     Submodule {
         /// The path in the tree.
         path: String,
     },
-    /// A symbolic link that leaves the tree.
-    #[error("the link `{path}` leaves the tree: it points at `{target}`")]
+    /// A symlink that points outside the tree.
+    #[error("the symlink `{path}` points outside the tree, to `{target}`")]
     Link {
         /// The link.
         path: String,
         /// Where it points.
         target: String,
     },
-    /// Links that lead over each other again and again.
-    #[error("the links of the tree lead over each other too often to be followed; one of them is `{path}`")]
+    /// A symlink loop, or too many nested symlinks.
+    #[error("the tree has too many nested symlinks or a symlink loop; one of them is `{path}`")]
     LinkLoop {
-        /// One of them.
+        /// One of the symlinks.
         path: String,
     },
     /// A file that is too large.
-    #[error("`{path}` has {size} bytes, more than the {limit} that are allowed")]
+    #[error("`{path}` has {size} bytes, and the limit is {limit}")]
     TooLarge {
         /// The path in the tree.
         path: String,
@@ -137,13 +137,13 @@ pub enum RepositoryError {
         limit: u64,
     },
     /// All files together are too large.
-    #[error("the files of the tree have more than the {limit} bytes that are allowed together")]
+    #[error("the files in the tree exceed the total limit of {limit} bytes")]
     TooMuch {
         /// The limit.
         limit: u64,
     },
     /// More files than allowed.
-    #[error("the tree holds more than {limit} files or directories")]
+    #[error("the tree contains more than {limit} files or directories")]
     TooMany {
         /// The limit.
         limit: usize,
@@ -159,7 +159,7 @@ pub enum RepositoryError {
 }
 
 impl RepositoryError {
-    /// The word of the cause when the tree itself is at fault; `None` when it could not be read.
+    /// The refusal code when the tree itself is refused; `None` when it could not be read.
     #[must_use]
     pub fn refusal_code(&self) -> Option<&'static str> {
         Some(match self {

@@ -1,7 +1,7 @@
-//! A published tree: complete, never changed, and known by a name that its record vouches for.
+//! A published tree: complete, never changed, and identified by a name that contains the digest of its record.
 //!
-//! Law: a generation is opened by its name once, and then read by its own path, never through `current`: a run sees one
-//! tree from its beginning to its end.
+//! Law: a generation is opened by its name once, and then read through its own path, never through `current`: a run
+//! sees one tree from start to end.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::{CacheError, TamperError, disk};
 pub(crate) const TREE: &str = "tree";
 /// The record beside it.
 pub(crate) const RECORD: &str = "record.json";
-/// Bytes of a record: a hundred thousand files with long names fit.
+/// The maximum size of a record: a hundred thousand files with long names fit.
 const MAX_RECORD: u64 = 256 << 20;
-/// Digits of the record's digest in a name.
+/// Digits of the record digest in a generation name.
 const DIGEST: usize = 16;
 
 /// A published tree.
@@ -33,13 +33,13 @@ pub struct Generation {
     record: Arc<GenerationRecord>,
 }
 
-/// Keeps a generation from being pruned, as long as it lives.
+/// Protects a generation from pruning while this value lives.
 #[derive(Debug)]
 #[must_use]
-pub struct GenerationPin(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub struct GenerationPin(#[expect(dead_code, reason = "closing it releases the lock")] File);
 
 impl Generation {
-    /// The one by that name, its record checked against the name.
+    /// Opens the generation with that name and checks its record against the name.
     pub(crate) fn open(paths: &Paths, name: &str) -> Result<Self, CacheError> {
         let unknown = || CacheError::NoGeneration { name: name.into() };
         let digest = record_digest(name).ok_or_else(unknown)?;
@@ -59,7 +59,7 @@ impl Generation {
         Ok(Self { name: name.into(), root_dir: home, dir, record: Arc::new(record) })
     }
 
-    /// Its name: a number that rises, the revision in short, and the digest of its record.
+    /// Its name: an increasing number, the short revision, and the digest of its record.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -71,27 +71,27 @@ impl Generation {
         &self.dir
     }
 
-    /// The directory that holds tree and record.
+    /// The directory that contains the tree and the record.
     pub(crate) fn root_dir(&self) -> &Path {
         &self.root_dir
     }
 
-    /// What is known of it.
+    /// Its record.
     #[must_use]
     pub fn record(&self) -> &GenerationRecord {
         &self.record
     }
 
-    /// Keeps it from being pruned until the pin is dropped.
+    /// Protects it from pruning until the pin is dropped.
     ///
     /// # Errors
-    /// Fails when it was pruned in this moment.
+    /// Fails when it was pruned at the same moment.
     pub fn pin(&self) -> Result<GenerationPin, CacheError> {
         let path = self.root_dir.join(RECORD);
         let gone = || CacheError::NoGeneration { name: self.name.clone() };
         let file = File::open(&path).map_err(|_| gone())?;
         flock(&file, FlockOperation::NonBlockingLockShared).map_err(|_| gone())?;
-        // Pruning takes the lock, then moves the directory away: what is still in its place now stays.
+        // Pruning takes the lock, then moves the directory away: a directory that still exists now stays.
         let inode = |meta: std::fs::Metadata| meta.ino();
         match (file.metadata().map(inode), std::fs::metadata(&path).map(inode)) {
             (Ok(held), Ok(there)) if held == there => Ok(GenerationPin(file)),
@@ -110,7 +110,7 @@ pub(crate) fn generation_number(name: &str) -> Option<u64> {
     name.split('-').next()?.parse().ok()
 }
 
-/// The digest in a name; `None` when it is no name of a generation.
+/// The digest in a name; `None` when this is not a generation name.
 fn record_digest(name: &str) -> Option<&str> {
     let mut parts = name.split('-');
     let (number, short, digest) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,7 +1,7 @@
-//! A generation at rest in, a verdict out: is it still what was published?
+//! A generation on disk in, a verdict out: is it still what was published?
 //!
-//! Law: nothing is believed without a look. The quick look reads no file that nobody has touched; what looks touched is
-//! digested, and a full look digests everything. One file too many or too few is as bad as a changed one.
+//! Law: everything is checked. The quick check reads only files whose metadata changed; changed files are hashed, and a
+//! full check hashes every file. An extra or a missing file fails the check like a modified one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -15,18 +15,18 @@ use crate::record::{FileRecord, TreeFileStamp};
 use crate::tree_listing::join_path;
 use crate::{Generation, disk};
 
-/// How closely to look.
+/// How thorough the check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckDepth {
-    /// At what the file system says; at the bytes only where that has changed.
+    /// Checks metadata, and content only where the metadata changed.
     Quick,
-    /// At every byte.
+    /// Checks every byte.
     Full,
 }
 
-/// A generation that is not as it was published.
+/// A generation that was modified after it was published.
 #[derive(Debug, thiserror::Error)]
-#[error("generation {generation} was changed behind the agent's back: `{path}` {what}")]
+#[error("generation {generation} was modified outside zagent: `{path}` {what}")]
 pub struct TamperError {
     /// The generation.
     pub generation: String,
@@ -68,12 +68,12 @@ impl IntegrityCheck<'_> {
         TamperError { generation: self.generation.name().into(), path: path.into(), what }
     }
 
-    /// Beside the tree there is its record, and nothing else.
+    /// The directory contains the tree, its record, and nothing else.
     fn check_root(&self) -> Result<(), TamperError> {
         let names = disk::list_names(self.generation.root_dir())
             .map_err(|_| self.tamper_error(".", "cannot be read"))?;
         match names.iter().find(|name| *name != TREE && *name != RECORD) {
-            Some(extra) => Err(self.tamper_error(extra, "does not belong there")),
+            Some(extra) => Err(self.tamper_error(extra, "is an unexpected file")),
             None => Ok(()),
         }
     }
@@ -82,11 +82,11 @@ impl IntegrityCheck<'_> {
         let shown = if below.is_empty() { "." } else { below };
         let meta = fs::symlink_metadata(dir).map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
         if !meta.is_dir() {
-            return Err(self.tamper_error(shown, "is no directory any more"));
+            return Err(self.tamper_error(shown, "is no longer a directory"));
         }
         self.check_owner(shown, &meta)?;
         if meta.mode() & 0o777 != 0o700 {
-            return Err(self.tamper_error(shown, "has another mode"));
+            return Err(self.tamper_error(shown, "has a different mode"));
         }
         let entries = fs::read_dir(dir).map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
         for entry in entries {
@@ -100,7 +100,7 @@ impl IntegrityCheck<'_> {
                 self.dirs += 1;
                 self.check_dir(&entry.path(), &path, known)?;
             } else {
-                return Err(self.tamper_error(&path, "does not belong there"));
+                return Err(self.tamper_error(&path, "is an unexpected file"));
             }
         }
         Ok(())
@@ -116,15 +116,15 @@ impl IntegrityCheck<'_> {
         }
         self.check_owner(path, &meta)?;
         if meta.mode() != file_record.mode {
-            return Err(self.tamper_error(path, "has another kind or mode"));
+            return Err(self.tamper_error(path, "has a different type or mode"));
         }
         if meta.size() != file_record.size {
-            return Err(self.tamper_error(path, "has another size"));
+            return Err(self.tamper_error(path, "has a different size"));
         }
         let digest = if file_record.is_link() { digest_link(place) } else { digest_file(place) };
         match digest {
             Ok(digest) if digest.to_hex().as_str() == file_record.blake3 => Ok(()),
-            Ok(_) => Err(self.tamper_error(path, "has other bytes")),
+            Ok(_) => Err(self.tamper_error(path, "has different content")),
             Err(error) => Err(self.tamper_error(path, io_problem(&error))),
         }
     }
@@ -133,7 +133,7 @@ impl IntegrityCheck<'_> {
         if meta.uid() == self.user { Ok(()) } else { Err(self.tamper_error(path, "belongs to another user")) }
     }
 
-    /// Nothing was too many; this finds what is too few.
+    /// There is no extra file; this finds missing ones.
     fn check_missing(&self) -> Result<(), TamperError> {
         let record = self.generation.record();
         if self.files == record.files.len() && self.dirs == record.dirs.len() {

@@ -1,8 +1,8 @@
-//! A Git repository in, the files of one commit out, verified and published so that nothing half-done is ever visible.
+//! A Git repository in, the files of one commit out, verified and published so that nothing incomplete is ever visible.
 //!
-//! Law: nothing is checked out. Objects are read, names are judged before they are believed, and a tree that holds a
-//! hostile name or a link that leaves it is refused whole. States of trust are types: [`StagedRevision`], [`VerifiedTree`],
-//! [`Generation`]; each is made from the one before, and from nothing else.
+//! Law: nothing is checked out. Objects are read, names are checked before they are used, and a tree with a hostile
+//! name or a symlink that leaves it is refused as a whole. Trust levels are types: [`StagedRevision`],
+//! [`VerifiedTree`], [`Generation`]; each is created only from the one before.
 
 mod cache;
 mod commit_tree;

@@ -1,6 +1,6 @@
-//! The right to change the cache: one process at a time, and the others are told who.
+//! The cache lock: one process at a time changes the cache, and the others learn which process holds the lock.
 //!
-//! Law: held from the first staged byte to the flip, and let go of by the kernel when the holder dies.
+//! Law: held from the first staged byte until `current` changes, and released by the kernel when the holder dies.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, Write};
@@ -13,15 +13,15 @@ use rustix::io::Errno;
 
 use crate::{CacheError, disk};
 
-/// How often a lock that others hold is tried again.
+/// The retry interval while another process holds the lock.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Held; let go of when dropped.
+/// A held lock; released when dropped.
 #[derive(Debug)]
-pub(crate) struct CacheLock(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub(crate) struct CacheLock(#[expect(dead_code, reason = "closing it releases the lock")] File);
 
 impl CacheLock {
-    /// Waits at most `patience` for others to finish.
+    /// Waits at most `patience` for other holders.
     pub(crate) fn acquire(path: &Path, timeout: Duration) -> Result<Self, CacheError> {
         let until = Instant::now() + timeout;
         if let Some(dir) = path.parent() {
@@ -48,7 +48,8 @@ impl CacheLock {
                 Err(error) => return Err(disk::io_error("take the lock", path)(error.into())),
             }
         }
-        // Only for the eyes of others: that it cannot be written, as on a full disk, must not stop the holder.
+        // Only information for other processes: if it cannot be written, for example on a full disk, the holder
+        // continues.
         let _ = file.set_len(0).and_then(|()| file.rewind());
         let _ = write!(file, "process {}", std::process::id());
         Ok(Self(file))
@@ -67,7 +68,7 @@ mod tests {
         let error = CacheLock::acquire(&path, Duration::from_millis(30)).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(held);
-        // A program that another test starts just now holds it too, until it is another program.
+        // A program that another test starts at this moment also holds the lock, until it calls exec.
         assert!(CacheLock::acquire(&path, Duration::from_secs(10)).is_ok());
     }
 }

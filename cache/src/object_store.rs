@@ -1,7 +1,7 @@
-//! The repository that fetched objects lie in; a commit in, its bytes and its tree out.
+//! The repository for fetched objects; a commit in, its bytes and its tree out.
 //!
-//! Law: it is disposable. Every object is hashed when it is read, nothing in it is believed, and a new one takes its
-//! place whole or not at all.
+//! Law: it is disposable. Every object is hashed when it is read, nothing in it is trusted, and a new store replaces it
+//! completely or not at all.
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -19,13 +19,13 @@ use zagent_config::ids::Revision;
 use crate::source::Deadline;
 use crate::{CacheLimits, CommitTree, RepositoryError};
 
-/// How many packs may pile up, one a fetch, before a new repository is made.
+/// How many packs (one per fetch) may accumulate before a new repository is created.
 pub(crate) const MAX_PACKS: usize = 16;
-/// Bytes of an object that is read.
+/// The maximum size of an object that is read.
 const MAX_OBJECT: u64 = 1 << 30;
-/// How many commits are looked at for an ancestor.
+/// How many commits are searched for an ancestor.
 const MAX_COMMITS: usize = 200_000;
-/// How often a lock that another process holds is tried.
+/// How often zagent retries a lock that another process holds.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// The bare repository of the cache.
@@ -34,24 +34,24 @@ pub struct ObjectStore {
     dir: PathBuf,
 }
 
-/// A commit as it lies in the store.
+/// A commit in the store.
 #[derive(Clone, Debug)]
 pub struct StoredCommit {
-    /// The whole object; it hashes to its id.
+    /// The raw object; it hashes to its id.
     pub bytes: Vec<u8>,
-    /// The commits that it stands on.
+    /// Its parent commits.
     pub parents: Vec<Revision>,
-    /// When it was committed, as it says itself.
+    /// The commit time that it records.
     pub committed: Timestamp,
     /// The first line of its message.
     pub summary: String,
 }
 
 impl ObjectStore {
-    /// The store in a directory, which need not be there yet.
+    /// Opens the store in a directory, which may not exist yet.
     ///
     /// # Errors
-    /// Fails when the directory above cannot be made.
+    /// Fails when the parent directory cannot be created.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, RepositoryError> {
         let store = Self { dir: dir.into() };
         if let Some(above) = store.dir.parent().filter(|above| !above.as_os_str().is_empty()) {
@@ -66,9 +66,9 @@ impl ObjectStore {
         &self.dir
     }
 
-    /// True when the commit is there with all of its tree, and is what its id says.
+    /// True when the store has the commit and its whole tree, and the commit matches its id.
     ///
-    /// The bytes of files are not hashed here, but whenever they are read.
+    /// File content is not hashed here, but each time it is read.
     #[must_use]
     pub fn has_commit(&self, revision: &Revision) -> bool {
         self.walk_objects(revision, None).is_ok()
@@ -77,7 +77,7 @@ impl ObjectStore {
     /// The files of a commit.
     ///
     /// # Errors
-    /// Fails when it is not there, or its tree is refused.
+    /// Fails when it is missing, or its tree is refused.
     pub fn read_tree(&self, revision: &Revision, limits: CacheLimits) -> Result<CommitTree, RepositoryError> {
         let repo = self.open_repo()?;
         read_object(&repo, object_id(revision)?, Kind::Commit, revision)?;
@@ -87,16 +87,16 @@ impl ObjectStore {
     /// A commit.
     ///
     /// # Errors
-    /// Fails when it is not there or damaged.
+    /// Fails when it is missing or damaged.
     pub fn commit(&self, revision: &Revision) -> Result<StoredCommit, RepositoryError> {
         let repo = self.open_repo()?;
         read_commit(&repo, object_id(revision)?, revision)
     }
 
-    /// Whether `new` stands on `old`; `None` when the history that is there does not tell.
+    /// Whether `new` descends from `old`; `None` when the stored history is too short to know.
     ///
     /// # Errors
-    /// Fails when `new` is not there or damaged.
+    /// Fails when `new` is missing or damaged.
     pub fn is_ancestor(&self, old: &Revision, new: &Revision) -> Result<Option<bool>, RepositoryError> {
         if old == new {
             return Ok(Some(true));
@@ -121,7 +121,7 @@ impl ObjectStore {
         Ok(complete.then_some(false))
     }
 
-    /// Removes it: the next fetch makes a new one.
+    /// Removes the store: the next fetch creates a new one.
     ///
     /// # Errors
     /// Fails when a file cannot be removed.
@@ -129,18 +129,18 @@ impl ObjectStore {
         remove_dir(&self.dir).map_err(|e| self.store_error(e))
     }
 
-    /// True when there is something to begin with.
+    /// True when the store exists.
     pub(crate) fn exists(&self) -> bool {
         self.dir.join("HEAD").is_file()
     }
 
-    /// How many packs lie in it.
+    /// How many packs the store has.
     pub(crate) fn pack_count(&self) -> usize {
         let packs = std::fs::read_dir(self.dir.join("objects/pack")).into_iter().flatten().flatten();
         packs.filter(|entry| entry.path().extension().is_some_and(|end| end == "pack")).count()
     }
 
-    /// Hashes a commit and everything in its tree.
+    /// Hashes a commit and every object of its tree.
     pub(crate) fn check_complete(
         &self,
         revision: &Revision,
@@ -149,27 +149,27 @@ impl ObjectStore {
         self.walk_objects(revision, Some(deadline))
     }
 
-    /// Looks at a commit and everything in its tree; with a deadline, files are hashed too.
+    /// Checks a commit and every object of its tree; with a deadline, files are hashed too.
     fn walk_objects(&self, revision: &Revision, deadline: Option<Deadline>) -> Result<(), RepositoryError> {
         let repo = self.open_repo()?;
         let id = object_id(revision)?;
         let data = read_object(&repo, id, Kind::Commit, revision)?;
         let broken = |why: &str| RepositoryError::Commit { revision: revision.to_string(), why: why.into() };
         let root = gix::objs::CommitRefIter::from_bytes(&data, id.kind()).tree_id();
-        let mut todo = vec![(root.map_err(|_| broken("it names no tree"))?, Kind::Tree)];
+        let mut todo = vec![(root.map_err(|_| broken("it has no tree"))?, Kind::Tree)];
         let mut seen = HashSet::new();
         while let Some((id, kind)) = todo.pop() {
             if !seen.insert(id) {
                 continue;
             }
             if deadline.is_some_and(|deadline| deadline.remaining().is_none()) {
-                return Err(broken("the time was up before all of it was checked"));
+                return Err(broken("the time limit ended before it was fully checked"));
             }
             if deadline.is_none() && kind == Kind::Blob {
                 if repo.has_object(id) {
                     continue;
                 }
-                return Err(broken("a file of it is missing"));
+                return Err(broken("one of its files is missing"));
             }
             let data = read_object(&repo, id, kind, revision)?;
             if kind == Kind::Tree {
@@ -180,7 +180,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Holds off other processes that want to fetch.
+    /// Blocks other processes that want to fetch.
     pub(crate) fn lock(&self, deadline: Deadline) -> Result<File, RepositoryError> {
         let path = self.sibling_path("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
@@ -199,7 +199,7 @@ impl ObjectStore {
         }
     }
 
-    /// Removes what a killed process left: locks and half a pack. Only with the lock held.
+    /// Removes what a killed process left: locks and incomplete packs. Only call it with the lock held.
     pub(crate) fn remove_leftovers(&self) {
         for left in [self.sibling_path("fresh"), self.sibling_path("old")] {
             let _ = remove_dir(&left);
@@ -219,18 +219,18 @@ impl ObjectStore {
         }
     }
 
-    /// An empty store beside this one, to take its place.
+    /// An empty store beside this one, which can replace it.
     pub(crate) fn create_fresh(&self) -> Result<FreshStore, RepositoryError> {
         let fresh = Self { dir: self.sibling_path("fresh") };
         remove_dir(&fresh.dir).map_err(|e| fresh.store_error(e))?;
         Ok(FreshStore(fresh))
     }
 
-    /// Puts a new store in the place of this one.
+    /// Replaces this store with a new one.
     pub(crate) fn replace_with(&self, fresh: FreshStore) -> Result<(), RepositoryError> {
         let swap = renameat_with(CWD, fresh.dir(), CWD, &self.dir, RenameFlags::EXCHANGE);
         if swap.is_err() {
-            // There is nothing to change places with, or the file system cannot do it in one step.
+            // There is nothing to exchange, or the file system cannot exchange in one step.
             let old = self.sibling_path("old");
             remove_dir(&old).map_err(|e| self.store_error(e))?;
             if self.dir.exists() {
@@ -243,7 +243,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Notes the head of a branch.
+    /// Records the head of a branch.
     pub(crate) fn set_tip(&self, branch: &str, revision: &Revision) -> Result<(), RepositoryError> {
         let repo = self.open_repo()?;
         let any = gix::refs::transaction::PreviousValue::Any;
@@ -251,14 +251,14 @@ impl ObjectStore {
         noted.map(drop).map_err(|source| self.store_error(io::Error::other(source)))
     }
 
-    /// The head of a branch as it was noted.
+    /// The recorded head of a branch.
     pub(crate) fn tip(&self, branch: &str) -> Option<ObjectId> {
         let repo = self.open_repo().ok()?;
         let id = repo.find_reference(&tip_ref(branch)).ok()?.try_id()?.detach();
         repo.has_object(id).then_some(id)
     }
 
-    /// The heads of all branches that were noted.
+    /// The recorded heads of all branches.
     pub(crate) fn tips(&self) -> Vec<ObjectId> {
         let Ok(repo) = self.open_repo() else {
             return Vec::new();
@@ -292,7 +292,7 @@ impl ObjectStore {
     }
 }
 
-/// A store in the making; it goes away unless it takes the place of another.
+/// A new store that is not in use yet; removed unless it replaces another.
 pub(crate) struct FreshStore(ObjectStore);
 
 impl std::ops::Deref for FreshStore {
@@ -309,10 +309,10 @@ impl Drop for FreshStore {
     }
 }
 
-/// Where heads are noted.
+/// Where branch heads are recorded.
 const TIP_REFS: &str = "refs/zagent/";
 
-/// The ref of a branch; by digest, for one branch may be named like a directory of another.
+/// The ref of a branch; by digest, because one branch may have the name of another branch's directory.
 fn tip_ref(branch: &str) -> String {
     format!("{TIP_REFS}{}", &blake3::hash(branch.as_bytes()).to_hex()[..32])
 }
@@ -331,7 +331,7 @@ fn open_options(most: u64) -> gix::open::Options {
         .config_overrides([format!("gitoxide.objects.allocLimit={most}")])
 }
 
-/// Opens the bare repository in a directory, or makes one.
+/// Opens the bare repository in a directory, or creates it.
 pub(crate) fn open_or_init(dir: &Path, most: u64) -> Result<gix::Repository, RepositoryError> {
     if let Ok(repo) = gix::open_opts(dir, open_options(most)) {
         return Ok(repo);
@@ -346,11 +346,11 @@ pub(crate) fn open_or_init(dir: &Path, most: u64) -> Result<gix::Repository, Rep
 
 fn object_id(revision: &Revision) -> Result<ObjectId, RepositoryError> {
     let unknown =
-        |_| RepositoryError::Commit { revision: revision.to_string(), why: "it is no SHA-1".into() };
+        |_| RepositoryError::Commit { revision: revision.to_string(), why: "it is not a SHA-1".into() };
     ObjectId::from_hex(revision.as_str().as_bytes()).map_err(unknown)
 }
 
-/// The bytes of an object that hashes to its id and is of its kind.
+/// The bytes of an object, if they hash to its id and have its kind.
 pub(crate) fn read_object(
     repo: &gix::Repository,
     id: ObjectId,
@@ -367,7 +367,7 @@ pub(crate) fn read_object(
     Ok(found.data)
 }
 
-/// What a tree holds; submodules are of other repositories.
+/// The entries of a tree; submodules belong to other repositories.
 fn tree_entries(tree: &[u8]) -> Option<Vec<(ObjectId, Kind)>> {
     let all = gix::objs::TreeRefIter::from_bytes(tree, gix::hash::Kind::Sha1);
     let ours = all.filter(|entry| entry.as_ref().map_or(true, |entry| !entry.mode.is_commit()));

@@ -1,72 +1,72 @@
 //! A name from a tree in, a verdict out.
 //!
-//! Law: names come from whoever pushed; what could climb out of a directory, shadow Git's own files or trick a
+//! Law: names come from anyone who can push; a name that could leave a directory, imitate Git's own files or mislead a
 //! terminal is refused.
 
 use crate::RepositoryError;
 
-/// Bytes of one name, as on every file system.
+/// Maximum bytes of one name, as on every file system.
 const MAX_COMPONENT: usize = 255;
-/// Bytes of one path from the root of the tree: room for where the cache lies is left below the system's 4096.
+/// Maximum bytes of one path from the root of the tree: leaves room for the cache path below the system limit of 4096.
 const MAX_PATH: usize = 1024;
 
-/// One component of a path, as text that may be used.
+/// One path component as checked text.
 pub(crate) fn check_component(raw: &[u8], parent: &str) -> Result<String, RepositoryError> {
     let full = || if parent.is_empty() { lossy(raw) } else { format!("{parent}/{}", lossy(raw)) };
     let refuse = |why| Err(RepositoryError::Name { name: full(), why });
     let Ok(name) = std::str::from_utf8(raw) else {
-        return refuse("not UTF-8");
+        return refuse("it is not UTF-8");
     };
     if name.is_empty() {
-        return refuse("empty");
+        return refuse("it is empty");
     }
     if name == "." || name == ".." {
-        return refuse("climbs out");
+        return refuse("it is `.` or `..`");
     }
     if name.contains('/') || name.contains('\\') {
-        return refuse("a separator inside a name");
+        return refuse("it contains a path separator");
     }
     if name.chars().any(char::is_control) {
-        return refuse("a control character");
+        return refuse("it contains a control character");
     }
     if name.chars().any(is_bidi_control) {
-        return refuse("a character that turns the direction of text");
+        return refuse("it contains a character that changes the text direction");
     }
     if is_dot_git(name) {
-        return refuse("shadows Git's own directory");
+        return refuse("it imitates Git's own directory");
     }
     if name.len() > MAX_COMPONENT {
-        return refuse("longer than 255 bytes");
+        return refuse("it is longer than 255 bytes");
     }
     if parent.len() + 1 + name.len() > MAX_PATH {
-        return refuse("a path longer than 1024 bytes");
+        return refuse("the path is longer than 1024 bytes");
     }
     Ok(name.to_owned())
 }
 
-/// The text of a link's target, when it is one that could be meant.
+/// The text of a symlink target, if it is acceptable.
 pub(crate) fn check_target<'r>(raw: &'r [u8], link: &str) -> Result<&'r str, RepositoryError> {
     let refuse = |why| Err(RepositoryError::Target { path: link.into(), why });
     let Ok(target) = std::str::from_utf8(raw) else {
-        return refuse("not UTF-8");
+        return refuse("it is not UTF-8");
     };
     if target.is_empty() {
-        return refuse("empty");
+        return refuse("it is empty");
     }
     if target.len() > MAX_PATH {
-        return refuse("longer than 1024 bytes");
+        return refuse("it is longer than 1024 bytes");
     }
     if target.contains('\\') {
-        return refuse("a backslash");
+        return refuse("it contains a backslash");
     }
     if target.chars().any(|c| c.is_control() || is_bidi_control(c)) {
-        return refuse("a control character");
+        return refuse("it contains a control character");
     }
     Ok(target)
 }
 
-/// `.git` in any case, also as file systems see it that drop trailing dots and blanks, know streams and short names,
-/// or ignore characters without a width.
+/// `.git` in any case, and all names that file systems treat as `.git`: with trailing dots or blanks, streams, short
+/// names, or zero-width characters.
 fn is_dot_git(name: &str) -> bool {
     let seen: String = name.chars().filter(|c| !is_ignored(*c)).flat_map(char::to_lowercase).collect();
     let seen = seen.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
@@ -75,12 +75,12 @@ fn is_dot_git(name: &str) -> bool {
     seen == ".git" || short
 }
 
-/// What HFS+ leaves out when it compares names, and others that have no width.
+/// Characters that HFS+ ignores when it compares names, and other zero-width characters.
 fn is_ignored(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
 }
 
-/// What makes a terminal show a name other than it is.
+/// Characters that make a terminal display a different name.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,6 +1,6 @@
 //! Many generations in, few out.
 //!
-//! Law: the current generation, the one before it, the newest few and whatever a run reads stay.
+//! Law: the current generation, the one before it, the newest few and every generation that a run reads are kept.
 
 use std::fs::File;
 
@@ -10,7 +10,7 @@ use crate::generation::RECORD;
 use crate::{Cache, CacheError, Generation, disk};
 
 impl Cache {
-    /// Removes generations that nobody needs, and trees that were never published; gives the names.
+    /// Removes generations that are not needed, and trees that were never published; returns the names.
     ///
     /// # Errors
     /// Fails when another process changes the cache, or a file cannot be removed.
@@ -27,7 +27,7 @@ impl Cache {
             if needed.contains(&Some(generation.name())) {
                 continue;
             }
-            // Held until it is gone: a run that begins now must not find it half removed.
+            // Held until it is removed: a run that starts now must not find it half removed.
             let Some(_held) = lock_unpinned(generation) else {
                 continue;
             };

@@ -1,7 +1,7 @@
 //! A verified tree in, the current generation out.
 //!
-//! Law: files and record are on the disk before the floor rises, the floor before the tree gets its name, the name
-//! before `current` leads there. Whenever the process dies, `current` leads to the old tree or to the new one.
+//! Law: files and record are on disk before the replay protection record changes, that record before the tree gets its
+//! name, and the name before `current` points to it. After a crash, `current` points to the old tree or to the new one.
 
 use crate::generation::{self, RECORD};
 use crate::{CacheError, Generation, VerifiedTree, disk};
@@ -10,7 +10,7 @@ impl VerifiedTree {
     /// Makes it the current generation.
     ///
     /// # Errors
-    /// Fails when something cannot be written; `current` then leads where it led before.
+    /// Fails when something cannot be written; `current` then stays as it was.
     pub fn publish(self) -> Result<Generation, CacheError> {
         let Self { staged_tree, record, floor } = self;
         let (cache, paths, place) =
@@ -24,7 +24,7 @@ impl VerifiedTree {
             floor.write(paths)?;
         }
         at("publish::floor")?;
-        // Somebody may have wiped the cache under a running agent.
+        // Someone may have deleted the cache while the agent runs.
         disk::make_dirs(&paths.generations())?;
         let taken = disk::list_names(&paths.generations())?;
         let number =

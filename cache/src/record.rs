@@ -1,7 +1,7 @@
-//! What is known of a generation: where it came from, who signed it, and every file of it.
+//! The record of a generation: where it came from, who signed it, and all its files.
 //!
-//! Law: written once, beside the tree, before the generation gets its name; the name carries the record's digest, so a
-//! record that was edited no longer belongs to its generation.
+//! Law: written once, beside the tree, before the generation gets its name; the name contains the digest of the record,
+//! so an edited record no longer matches its generation.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -18,16 +18,16 @@ pub(crate) const SCHEMA: u32 = 1;
 const FILE_TYPE_MASK: u32 = 0o170_000;
 const LINK: u32 = 0o120_000;
 
-/// All of it.
+/// The whole record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationRecord {
     /// The version of this format.
     pub schema: u32,
     /// The commit, or `dir:` and a digest.
     pub revision: String,
-    /// The branch that it was the head of, or another name for what it is a version of.
+    /// The branch whose head it was, or another name of the line of versions.
     pub line: String,
-    /// Where it came from, without a password.
+    /// The URL it came from, without a password.
     pub source: String,
     /// The manifest's serial.
     pub serial: Option<u64>,
@@ -58,18 +58,18 @@ pub struct FileRecord {
     pub mode: u32,
     /// Its size in bytes.
     pub size: u64,
-    /// What changes when anybody touches it.
+    /// File system data that changes when anyone modifies the file.
     pub stamp: TreeFileStamp,
 }
 
-/// What the file system says of a file that nobody has touched.
+/// The file system metadata of an unmodified file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeFileStamp {
     /// The number of its inode.
     pub inode: u64,
-    /// When its bytes changed, in nanoseconds.
+    /// When its content changed, in nanoseconds.
     pub modified: i64,
-    /// When anything of it changed, in nanoseconds.
+    /// When its content or metadata changed, in nanoseconds.
     pub changed: i64,
 }
 
@@ -102,7 +102,7 @@ impl FileRecord {
         self.mode & FILE_TYPE_MASK == LINK
     }
 
-    /// True for a file that may be executed.
+    /// True for an executable file.
     #[must_use]
     pub fn is_executable(&self) -> bool {
         !self.is_link() && self.mode & 0o100 != 0
@@ -110,7 +110,7 @@ impl FileRecord {
 }
 
 impl GenerationRecord {
-    /// Enough of the revision to tell it from others by eye.
+    /// A short form of the revision, for people.
     #[must_use]
     pub fn short_revision(&self) -> &str {
         short_revision(&self.revision)
@@ -123,7 +123,7 @@ pub(crate) fn short_revision(revision: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-/// The digest of a list of files: equal digests, equal trees.
+/// The digest of a list of files: equal digests mean equal trees.
 pub(crate) fn content_digest(dirs: &[String], files: &BTreeMap<String, FileRecord>) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut line = |kind: &str, path: &str, digest: &str| {

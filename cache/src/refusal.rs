@@ -1,7 +1,7 @@
-//! Why a revision is not taken, and why the cache could not do what it was asked.
+//! Why a revision is refused, and why a cache operation failed.
 //!
-//! Law: one variant a cause, each names what it is about and, where there is one, a way out. A refusal is a verdict on
-//! what came from outside; a [`CacheError`] is the node's own trouble.
+//! Law: one variant per cause; each names what it is about and, if possible, how to fix it. A refusal is a verdict on
+//! data from outside; a [`CacheError`] is a local problem of the node.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ use zagent_config::diagnostic::Diagnostics;
 use crate::trust::SignatureError;
 use crate::{RepositoryError, TamperError};
 
-/// A revision that is not taken; the last good one stays.
+/// A refused revision; the last good one stays current.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The tree itself: a name, a link, a size.
+    /// The tree itself is refused: a name, a symlink, a size.
     #[error(transparent)]
     Tree(RepositoryError),
-    /// Nothing in it.
-    #[error("{revision} holds no file")]
+    /// The revision has no files.
+    #[error("{revision} contains no files")]
     Empty {
         /// The revision.
         revision: String,
@@ -32,45 +32,47 @@ pub enum Refusal {
         /// What is missing.
         why: &'static str,
     },
-    /// A signature that does not count.
+    /// A signature that is not accepted.
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// A manifest that cannot be read.
     #[error("the manifest cannot be used: {0}")]
     Manifest(Box<Diagnostics>),
-    /// A manifest that vouches for nothing.
-    #[error("the manifest lists no files, so it vouches for none; `zagent manifest write` lists them")]
+    /// A manifest that lists no files.
+    #[error("the manifest lists no files, so it protects none; run `zagent manifest write` to list them")]
     Unlisted,
     /// No manifest where one is required.
-    #[error("{revision} has no manifest.yaml, which `trust` requires; `zagent manifest write` makes one")]
+    #[error(
+        "{revision} has no manifest.yaml, which `trust` requires; run `zagent manifest write` to create it"
+    )]
     NoManifest {
         /// The revision.
         revision: String,
     },
-    /// More signatures of the manifest than anybody needs, or one that is too large.
+    /// Too many signatures of the manifest, or one that is too large.
     #[error("`{path}`: more than 32 signatures, or one of more than 64 KiB")]
     Signatures {
         /// The file.
         path: String,
     },
     /// The manifest has expired.
-    #[error("the manifest expired at {at}; write and sign a new one, or look why no newer one arrives")]
+    #[error("the manifest expired at {at}; write and sign a new one, or check why no newer one arrives")]
     Expired {
         /// When.
         at: Timestamp,
     },
     /// The states need a newer agent.
-    #[error("the manifest asks for agent {wanted} or newer, this is {own}")]
+    #[error("the manifest requires agent {wanted} or newer, and this agent is {own}")]
     OldAgent {
-        /// The oldest that will do.
+        /// The oldest accepted version.
         wanted: String,
-        /// This one.
+        /// The version of this agent.
         own: &'static str,
     },
-    /// A serial that was passed already.
+    /// A serial lower than one that was accepted before.
     #[error(
         "the manifest has serial {serial}, but {floor} was accepted before: an older revision is being offered again \
-         (to take it all the same: `zagent source sync --allow-rewind`)"
+         (to accept it anyway: `zagent source sync --allow-rewind`)"
     )]
     SerialReplayed {
         /// Its serial.
@@ -78,18 +80,18 @@ pub enum Refusal {
         /// The lowest that is accepted.
         floor: u64,
     },
-    /// A serial that was accepted with another content.
+    /// A serial that was accepted with different content.
     #[error(
-        "the manifest has serial {serial}, which was accepted with another content; a new manifest needs a new serial"
+        "the manifest has serial {serial}, which was accepted with different content; a new manifest needs a new serial"
     )]
     SerialReused {
         /// Its serial.
         serial: u64,
     },
-    /// A manifest that was there and is gone.
+    /// A manifest that existed before and is missing now.
     #[error(
         "{revision} has no manifest, but serial {floor} was accepted before \
-         (to take it all the same: `zagent source sync --allow-rewind`)"
+         (to accept it anyway: `zagent source sync --allow-rewind`)"
     )]
     ManifestGone {
         /// The revision.
@@ -97,9 +99,9 @@ pub enum Refusal {
         /// The lowest serial that is accepted.
         floor: u64,
     },
-    /// A revision that a newer one took the place of.
+    /// A revision that a newer one replaced.
     #[error(
-        "{revision} is older than {newest}, which was accepted before: history went back \
+        "{revision} is older than {newest}, which was accepted before: the branch was moved back \
          (to follow it: `zagent source sync --allow-rewind`)"
     )]
     Rewound {
@@ -108,9 +110,9 @@ pub enum Refusal {
         /// The newest that was accepted.
         newest: String,
     },
-    /// A revision that does not stand on the newest one.
+    /// A revision that does not descend from the newest accepted one.
     #[error(
-        "{revision} does not stand on {newest}, which was accepted before: history was rewritten \
+        "{revision} does not descend from {newest}, which was accepted before: history was rewritten \
          (to follow it: `zagent source sync --allow-rewind`)"
     )]
     Rewritten {
@@ -119,14 +121,14 @@ pub enum Refusal {
         /// The newest that was accepted.
         newest: String,
     },
-    /// A file that is not what the manifest says.
-    #[error("`{path}` is not the file that the manifest lists: its digest differs")]
+    /// A file that does not match the manifest.
+    #[error("`{path}` does not match the manifest: its digest differs")]
     Digest {
         /// The path in the tree.
         path: String,
     },
-    /// A file whose mode is not what the manifest says.
-    #[error("`{path}` is not the file that the manifest lists: its mode is {found}, not {wanted}")]
+    /// A file whose mode does not match the manifest.
+    #[error("`{path}` does not match the manifest: its mode is {found}, not {wanted}")]
     Mode {
         /// The path in the tree.
         path: String,
@@ -141,19 +143,19 @@ pub enum Refusal {
         /// The path in the tree.
         path: String,
     },
-    /// A file that only the manifest knows.
-    #[error("the manifest lists `{path}`, which is not there")]
+    /// A file that is in the manifest but not in the tree.
+    #[error("the manifest lists `{path}`, which does not exist")]
     Missing {
         /// The path in the tree.
         path: String,
     },
-    /// The node's own trouble.
+    /// A local problem of the node.
     #[error(transparent)]
     Local(Box<CacheError>),
 }
 
 impl Refusal {
-    /// The cause in one word, for metrics and machines.
+    /// The cause as one word, for metrics and programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -190,28 +192,28 @@ impl From<CacheError> for Refusal {
     }
 }
 
-/// Something the cache could not do.
+/// A failed cache operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot {act} `{path}`")]
     Io {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
-        /// On what.
+        /// The path it was for.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
-    /// What came from outside is not taken.
+    /// Data from outside was refused.
     #[error(transparent)]
     Refused(Box<Refusal>),
     /// The repository could not be read.
     #[error(transparent)]
     Repository(RepositoryError),
-    /// Somebody else changes the cache.
+    /// Another process changes the cache.
     #[error("the cache is being changed by {holder} (`{path}`); try again when it is done")]
     Busy {
         /// The lock.
@@ -220,44 +222,44 @@ pub enum CacheError {
         holder: String,
     },
     /// A directory changed while it was read.
-    #[error("`{path}` changed while it was read; it is read again when it rests")]
+    #[error("`{path}` changed while zagent read it; zagent reads it again when it stops changing")]
     SourceChanged {
         /// The path.
         path: PathBuf,
     },
-    /// Both copies of the floor are damaged, or the only one.
+    /// Both replay protection records are damaged, or the only one.
     #[error(
-        "what was accepted before cannot be told: `{floor}` and `{copy}` are damaged or missing \
-         (to start anew with the next revision: `zagent source sync --allow-rewind`)"
+        "cannot read the replay protection records: `{floor}` and `{copy}` are damaged or missing \
+         (to accept the next revision and start new records: `zagent source sync --allow-rewind`)"
     )]
     FloorDamaged {
-        /// The floor.
+        /// The replay protection record.
         floor: PathBuf,
         /// Its copy.
         copy: PathBuf,
     },
     /// No generation by that name.
-    #[error("there is no generation `{name}`; `zagent cache list` shows those that are kept")]
+    #[error("there is no generation `{name}`; run `zagent cache list` to see the kept generations")]
     NoGeneration {
         /// The name.
         name: String,
     },
-    /// None before the current one.
+    /// There is no generation before the current one.
     #[error("there is no generation before the current one")]
     NoPrevious,
-    /// A generation that is not as it was published.
+    /// A generation that was modified after it was published.
     #[error(transparent)]
     Tampered(#[from] TamperError),
 }
 
 impl CacheError {
-    /// True when the system did not let us.
+    /// True when the system denied permission.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
     }
 
-    /// True when something was not what it claims to be.
+    /// True when data is not what it claims to be.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Tampered(_) | Self::FloorDamaged { .. })

@@ -1,18 +1,18 @@
-//! What a crash left behind in, a whole cache out.
+//! The state after a crash in, a consistent cache out.
 //!
-//! Law: a complete current generation is never touched. Whatever is removed was either never published or is not a
-//! generation at all.
+//! Law: a complete current generation is never touched. Everything that is removed was either never published or is not
+//! a generation.
 
 use crate::{Cache, CacheError, CheckDepth, Generation, disk};
 
-/// What was put right.
+/// What was repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
     /// Trees that were never published, now removed.
     pub staged: usize,
-    /// Generations without a whole record, now removed.
+    /// Generations without a complete record, now removed.
     pub broken: Vec<String>,
-    /// The generation that `current` leads to now, when it led nowhere before.
+    /// The generation that `current` points to now, if it pointed to nothing before.
     pub current: Option<String>,
 }
 
@@ -25,14 +25,14 @@ impl RepairReport {
 }
 
 impl Cache {
-    /// True when something may have to be put right: cheap, so that it can be asked before every turn.
+    /// True when a repair may be needed: cheap enough to check before every turn.
     #[must_use]
     pub fn needs_repair(&self) -> bool {
         let staged = disk::list_names(&self.paths().staging()).is_ok_and(|names| !names.is_empty());
         staged || !matches!(self.current_name(), Ok(Some(name)) if self.paths().generation(&name).is_dir())
     }
 
-    /// Clears what a killed process left, and lets `current` lead to a complete generation if there is any.
+    /// Removes what a killed process left, and points `current` to a complete generation if there is one.
     ///
     /// # Errors
     /// Fails when another process changes the cache, or a file cannot be removed.
@@ -54,7 +54,7 @@ impl Cache {
             }
         }
         if !report.is_clean() {
-            tracing::info!(?report, "the cache was put right");
+            tracing::info!(?report, "repaired the cache");
         }
         Ok(report)
     }
@@ -63,17 +63,24 @@ impl Cache {
         Generation::open(self.paths(), name).is_ok_and(|g| g.tree_dir().is_dir())
     }
 
-    /// Lets `current` lead to the newest generation that is whole; to nothing when there is none.
+    /// Points `current` to the newest complete generation; removes it when there is none.
     fn repoint_current(&self, was: Option<&str>) -> Result<Option<String>, CacheError> {
         let whole = self.list()?.into_iter().rev().find(|g| g.check(CheckDepth::Full).is_ok());
         match (whole, was) {
             (Some(generation), _) => {
-                tracing::warn!(was, now = generation.name(), "`current` led to no generation");
+                tracing::warn!(
+                    was,
+                    now = generation.name(),
+                    "`current` did not point to a generation; reset it"
+                );
                 self.switch_current(generation.name())?;
                 Ok(Some(generation.name().to_owned()))
             }
             (None, Some(was)) => {
-                tracing::warn!(was, "`current` led to no generation, and there is none that is whole");
+                tracing::warn!(
+                    was,
+                    "`current` did not point to a generation, and no complete generation is left"
+                );
                 disk::remove_file(&self.paths().current())?;
                 Ok(None)
             }
@@ -81,7 +88,7 @@ impl Cache {
         }
     }
 
-    /// Removes every staged tree; only with the lock held, so nobody is writing one.
+    /// Removes every staged tree; only with the lock held, so no process is writing one.
     pub(crate) fn clear_staging(&self) -> Result<usize, CacheError> {
         let names = disk::list_names(&self.paths().staging())?;
         for name in &names {
@@ -90,7 +97,7 @@ impl Cache {
         Ok(names.len())
     }
 
-    /// Removes a generation: it leaves its place in one step, so there is never half of one.
+    /// Removes a generation: it is moved away in one step, so it is never half removed.
     pub(crate) fn discard(&self, name: &str) -> Result<(), CacheError> {
         let gone = self.paths().staging().join(format!("gone-{name}"));
         disk::make_dirs(&self.paths().staging())?;

@@ -1,7 +1,7 @@
-//! What was accepted before: the floor below which nothing is taken any more.
+//! Replay protection: the record of what was accepted before; nothing older is accepted.
 //!
-//! Law: kept in two places, each with its checksum; the one that was written last counts and heals the other; both are
-//! on the disk before `current` moves. Losing the cache, or one of the copies, does not reopen the way back.
+//! Law: stored in two places, each with a checksum; the newer one wins and repairs the other; both are on disk before
+//! `current` moves. Losing the cache, or one of the two records, does not allow a downgrade.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,28 @@ use zagent_config::paths::Paths;
 
 use crate::{CacheError, Generation, disk};
 
-/// Bytes of a floor.
+/// Maximum bytes of a replay protection record.
 const MAX_BYTES: u64 = 16 << 20;
-/// Revisions of one line that are remembered as superseded.
+/// How many superseded revisions are remembered per line.
 const MAX_SUPERSEDED: usize = 1000;
-/// Lines that are remembered: the followed branch, a testing branch, and what the node was pinned to.
+/// How many lines are remembered: the followed branch, a testing branch, and pinned revisions.
 const MAX_BRANCHES: usize = 16;
-/// What the first line of the file begins with.
+/// The start of the first line of the file.
 const MAGIC: &str = "zagent floor 1";
 
-/// All of it.
+/// The whole record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplayFloor {
-    /// Rises with every change: the higher copy is the later one.
+    /// Increases with every change: the higher one is newer.
     sequence: u64,
-    /// By branch: a testing branch must not raise the floor of the branch it stands on.
+    /// By branch: a testing branch must not raise the floor of the branch it is based on.
     lines: BTreeMap<String, BranchFloor>,
 }
 
-/// What was accepted of one line.
+/// What was accepted for one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BranchFloor {
-    /// When it last changed, by the sequence.
+    /// When it last changed, by sequence number.
     touched: u64,
     /// The newest revision.
     pub(crate) revision: String,
@@ -43,11 +43,11 @@ pub(crate) struct BranchFloor {
     pub(crate) serial: Option<u64>,
     /// The digest of the manifest with that serial.
     pub(crate) manifest: Option<String>,
-    /// Revisions that newer ones took the place of, oldest first.
+    /// Revisions that newer ones replaced, oldest first.
     pub(crate) superseded: Vec<String>,
 }
 
-/// What a copy of the floor was found to be.
+/// The state of one stored record.
 enum FloorCopy {
     Missing,
     Damaged,
@@ -55,10 +55,10 @@ enum FloorCopy {
 }
 
 impl ReplayFloor {
-    /// Reads both copies; also gives the places whose copy is not as it should be.
+    /// Reads both records; also returns the paths of those that need a rewrite.
     ///
     /// # Errors
-    /// Fails when a copy is damaged and the other is not there to say what it was.
+    /// Fails when one record is damaged and the other is missing.
     pub(crate) fn read(
         paths: &Paths,
         generations: &[Generation],
@@ -76,20 +76,20 @@ impl ReplayFloor {
         }
     }
 
-    /// Reads both copies and writes the one anew that is missing, damaged or behind.
+    /// Reads both records and rewrites the one that is missing, damaged or outdated.
     ///
     /// # Errors
     /// As [`FloorDamaged::read`], and when it cannot be written.
     pub(crate) fn repair(paths: &Paths, generations: &[Generation]) -> Result<Self, CacheError> {
         let (floor, behind) = Self::read(paths, generations)?;
         for place in behind {
-            tracing::warn!(path = %place.display(), "a copy of the floor was missing, damaged or behind; it is written anew");
+            tracing::warn!(path = %place.display(), "a replay protection record was missing, damaged or outdated; rewriting it");
             disk::write_atomic(&place, &floor.to_bytes())?;
         }
         Ok(floor)
     }
 
-    /// The floor that published generations stand for, oldest first; for when both copies are gone.
+    /// The floor that follows from the published generations, oldest first; used when both records are missing.
     fn from_generations(generations: &[Generation]) -> Self {
         let mut floor = Self::default();
         for generation in generations {
@@ -106,7 +106,7 @@ impl ReplayFloor {
         }
         if floor != Self::default() {
             tracing::warn!(
-                "both copies of the floor are gone; it is taken from the generations that are kept"
+                "both replay protection records are missing; rebuilding them from the kept generations"
             );
         }
         floor
@@ -116,7 +116,7 @@ impl ReplayFloor {
         self.lines.get(line)
     }
 
-    /// Takes in what is about to be published.
+    /// Adds the revision that is about to be published.
     pub(crate) fn accept(&mut self, line: &str, new: &AcceptedRevision<'_>) {
         self.sequence += 1;
         let touched = self.sequence;
@@ -129,7 +129,7 @@ impl ReplayFloor {
         }
     }
 
-    /// Writes both copies; durable when it returns.
+    /// Writes both records; durable when it returns.
     pub(crate) fn write(&self, paths: &Paths) -> Result<(), CacheError> {
         let bytes = self.to_bytes();
         disk::write_atomic(&paths.floor(), &bytes)?;
@@ -143,13 +143,13 @@ impl ReplayFloor {
     }
 }
 
-/// What is taken in.
+/// The revision to add.
 pub(crate) struct AcceptedRevision<'a> {
     pub(crate) revision: &'a str,
     pub(crate) committed: Option<Timestamp>,
     /// Its serial and its digest.
     pub(crate) manifest: Option<(u64, String)>,
-    /// True when somebody allowed it although it lies behind.
+    /// True when an operator allowed it although it is older.
     pub(crate) rewound: bool,
 }
 
@@ -157,7 +157,7 @@ impl BranchFloor {
     fn accept(&mut self, new: &AcceptedRevision<'_>) {
         let at = self.superseded.iter().position(|old| old == new.revision);
         match at {
-            // What came after it may come again: it was left by decision, not replaced.
+            // Revisions after it may be accepted again: an operator decided to leave them, they were not replaced.
             Some(at) if new.rewound => self.superseded.truncate(at),
             _ if self.revision.is_empty() || self.revision == new.revision => {}
             _ => {
@@ -175,19 +175,19 @@ impl BranchFloor {
         }
     }
 
-    /// True when the highest serial was accepted with another manifest than the one of this digest.
+    /// True when the highest serial was accepted with a different manifest.
     pub(crate) fn is_other_manifest(&self, digest: &str) -> bool {
         self.manifest.as_deref().is_some_and(|known| !known.is_empty() && known != digest)
     }
 
-    /// True when a newer revision took the place of this one.
+    /// True when a newer revision replaced this one.
     pub(crate) fn has_superseded(&self, revision: &str) -> bool {
         self.superseded.iter().any(|old| old == revision)
     }
 }
 
 impl FloorCopy {
-    /// What cannot be read is damaged: there is the other copy.
+    /// An unreadable record counts as damaged: the other record remains.
     fn read(place: &Path) -> Self {
         match disk::read(place, MAX_BYTES) {
             Ok(Some(bytes)) => Self::parse(&bytes).map_or(Self::Damaged, Self::Good),

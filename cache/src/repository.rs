@@ -1,20 +1,20 @@
-//! A directory in, the repository that holds it out.
+//! A directory in, the repository that contains it out.
 
 use std::path::{Path, PathBuf};
 
 use crate::{CacheLimits, CommitTree, RepositoryError};
 
-/// A repository, and the part of it that was asked for.
+/// A repository, and the requested part of it.
 pub struct GitRepository {
     inner: gix::ThreadSafeRepository,
     prefix: String,
 }
 
 impl GitRepository {
-    /// Finds the repository that holds `dir`; trees are then seen from `dir` on.
+    /// Finds the repository that contains `dir`; trees then start at `dir`.
     ///
     /// # Errors
-    /// Fails when no repository holds it.
+    /// Fails when no repository contains it.
     pub fn discover(dir: &Path) -> Result<Self, RepositoryError> {
         let dir =
             dir.canonicalize().map_err(|source| RepositoryError::Resolve { path: dir.into(), source })?;
@@ -27,19 +27,19 @@ impl GitRepository {
     /// The files of the commit that `revision` names: a branch, a tag, an id, `HEAD~1`.
     ///
     /// # Errors
-    /// Fails when there is no such commit, or its tree is refused.
+    /// Fails when the commit does not exist, or its tree is refused.
     pub fn read_tree(&self, revision: &str, limits: CacheLimits) -> Result<CommitTree, RepositoryError> {
         CommitTree::open(&self.inner, revision, &self.prefix, limits)
     }
 
-    /// The directory that was asked for, from the root of the repository; empty for the root.
+    /// The requested directory, relative to the root of the repository; empty for the root.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 }
 
-/// The path of `dir` from the root of the work tree; a bare repository has no inside.
+/// The path of `dir` from the root of the work tree; empty in a bare repository.
 fn path_prefix(repo: &gix::ThreadSafeRepository, dir: &Path) -> Result<String, RepositoryError> {
     let local = repo.to_thread_local();
     let Some(work) = local.workdir() else {

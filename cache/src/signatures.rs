@@ -1,7 +1,7 @@
-//! A staged tree in, who and what vouches for it out: signatures and the manifest.
+//! A staged tree in, its signers and its manifest out.
 //!
-//! Law: fail closed. A required signature that is missing, unknown or too old refuses the tree; a manifest that is there
-//! is held to every word, also when nobody requires it.
+//! Law: fail closed. A required signature that is missing, unknown or too old refuses the tree; an existing manifest is
+//! always enforced, even if it is not required.
 
 use zagent_config::manifest::{self, AgentVersion, Manifest, ManifestMode};
 use zagent_config::paths::tree::MANIFEST;
@@ -15,7 +15,7 @@ use crate::{Refusal, VerifyContext};
 /// The version of this agent.
 const AGENT_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Everybody who signed, as far as signatures are required.
+/// Everyone who signed, as far as signatures are required.
 pub(crate) fn verify_signatures(
     staged_tree: &StagedTree,
     context: &VerifyContext<'_>,
@@ -31,12 +31,13 @@ pub(crate) fn verify_signatures(
     let mut found = Vec::new();
     if commit {
         let bytes = staged_tree.commit.as_deref();
-        let bytes = bytes.ok_or_else(|| unsigned("a directory has no commit to sign; require `manifest`"))?;
+        let bytes =
+            bytes.ok_or_else(|| unsigned("a directory source has no commit to sign; require `manifest`"))?;
         found.push(known.verify_commit(bytes, context.now)?);
     }
     if listed {
         let written = &staged_tree.written;
-        let bytes = written.manifest.as_deref().ok_or_else(|| unsigned("it has no manifest.yaml to sign"))?;
+        let bytes = written.manifest.as_deref().ok_or_else(|| unsigned("it has no manifest.yaml"))?;
         for signer in
             known.verify_manifest(bytes, &written.signatures, context.trust.threshold, context.now)?
         {
@@ -48,7 +49,7 @@ pub(crate) fn verify_signatures(
     Ok(found)
 }
 
-/// The manifest, which the tree fulfils.
+/// The manifest, which the tree matches.
 pub(crate) fn verify_manifest(
     staged_tree: &StagedTree,
     context: &VerifyContext<'_>,
@@ -80,8 +81,8 @@ pub(crate) fn verify_manifest(
     Ok(Some(manifest))
 }
 
-/// Every listed file is there as it is listed, and no other. A link counts as the files it leads to; one that leads
-/// nowhere cannot be listed.
+/// Every listed file exists as listed, and there is no other file. A symlink counts as the files it points to; one that
+/// points to nothing cannot be listed.
 fn check_files(staged_tree: &StagedTree, manifest: &Manifest) -> Result<(), Refusal> {
     let Some(listed) = &manifest.files else {
         return Ok(());

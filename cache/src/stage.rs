@@ -1,8 +1,8 @@
-//! A commit or a directory in, a staged tree out: written by us, digested while it is written, trusted by nobody yet.
+//! A commit or a directory in, a staged tree out: written by zagent, hashed while it is written, not trusted yet.
 //!
-//! Law: no file of the cache is staged in any other way, and both ways pass the same rules. A directory is made before
-//! what it holds and links are made last, so nothing is ever written through a link. What is dropped leaves nothing
-//! behind.
+//! Law: every file of the cache is staged here, and both sources follow the same rules. A directory is created before
+//! its entries and symlinks are created last, so nothing is ever written through a symlink. A dropped tree leaves
+//! nothing behind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,30 +22,30 @@ use crate::record::{self, FileRecord, TreeFileStamp};
 use crate::tree_listing::{ListingEntry, TreeListing, join_path};
 use crate::{Cache, CacheError, CommitTree, ObjectStore, Refusal, RepositoryError, disk, path_names};
 
-/// Signatures of one manifest.
+/// Maximum number of signatures per manifest.
 const MAX_SIGNATURES: usize = 32;
-/// Bytes of one signature.
+/// Maximum bytes per signature.
 const MAX_SIGNATURE: usize = 64 << 10;
-/// Warnings of one kind about one tree.
+/// Maximum number of warnings per kind and tree.
 const MAX_WARNINGS: usize = 5;
 
-/// A tree on its way into the cache: complete, but nobody has vouched for it.
+/// A tree on its way into the cache: complete, but not verified.
 #[derive(Debug)]
-#[must_use = "a staged tree is thrown away unless it is verified and published"]
+#[must_use = "a staged tree is deleted unless it is verified and published"]
 pub struct StagedRevision(pub(crate) StagedTree);
 
-/// A tree in the staging directory and what is known of it.
+/// A tree in the staging directory and its metadata.
 #[derive(Debug)]
 pub(crate) struct StagedTree {
     pub(crate) cache: Cache,
     pub(crate) staging_dir: StagingDir,
     pub(crate) revision: String,
-    /// The commit's own bytes; a directory has none.
+    /// The raw bytes of the commit; `None` for a directory.
     pub(crate) commit: Option<Vec<u8>>,
     pub(crate) parents: Vec<String>,
     pub(crate) committed: Option<Timestamp>,
     pub(crate) written: StagedFiles,
-    /// Held until it is published or dropped; the last field, so that the place is cleared before others may come.
+    /// Held until it is published or dropped; the last field, so that the directory is removed before others may enter.
     pub(crate) _lock: CacheLock,
 }
 
@@ -56,14 +56,14 @@ pub(crate) struct StagedFiles {
     pub(crate) files: BTreeMap<String, FileRecord>,
     pub(crate) manifest: Option<Vec<u8>>,
     pub(crate) signatures: Vec<(String, Vec<u8>)>,
-    /// With a manifest: every file as it is seen through links, and where it really is.
+    /// With a manifest: every file as seen through symlinks, and its real path.
     pub(crate) resolved_files: BTreeMap<String, String>,
-    /// With a manifest: links that lead nowhere.
+    /// With a manifest: symlinks that point to nothing.
     pub(crate) broken_links: Vec<String>,
     total: u64,
 }
 
-/// A directory of its own below the staging directory; cleared when dropped.
+/// A separate directory below the staging directory; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct StagingDir(PathBuf);
 
@@ -85,14 +85,14 @@ impl StagingDir {
 
 impl Drop for StagingDir {
     fn drop(&mut self) {
-        // What stays is removed by the next heal.
+        // The next heal removes what stays.
         if let Err(error) = disk::remove_all(&self.0) {
-            tracing::warn!(%error, "a staged tree is left behind");
+            tracing::warn!(%error, "cannot remove a staged tree");
         }
     }
 }
 
-/// What the revision of a plain directory begins with.
+/// The prefix of the revision of a plain directory.
 pub const DIR_PREFIX: &str = "dir:";
 
 impl StagedRevision {
@@ -102,7 +102,7 @@ impl StagedRevision {
         &self.0.revision
     }
 
-    /// Names a directory by the digest that its source gave it, so that a poll can tell whether it is another one.
+    /// Names a directory by the digest that its source computed, so that a poll can detect a change.
     pub fn with_fingerprint(mut self, fingerprint: &Revision) -> Self {
         if self.0.commit.is_none() {
             self.0.revision = format!("{DIR_PREFIX}{fingerprint}");
@@ -160,10 +160,10 @@ impl Cache {
         finish_staging(staged)
     }
 
-    /// Copies a plain directory into the staging directory; `.git` is left out.
+    /// Copies a plain directory into the staging directory, without `.git`.
     ///
     /// # Errors
-    /// Fails when what it holds is refused, cannot be read or written, or changes meanwhile.
+    /// Fails when its content is refused, cannot be read or written, or changes during the copy.
     pub fn stage_dir(&self, dir: &Path) -> Result<StagedRevision, CacheError> {
         let lock = self.lock()?;
         let place = StagingDir::new(&self.paths().staging())?;
@@ -197,7 +197,7 @@ fn finish_staging(staged: StagedTree) -> Result<StagedRevision, CacheError> {
     Ok(StagedRevision(staged))
 }
 
-/// Writes every entry of a shape below `root`.
+/// Writes every entry of a listing below `root`.
 fn write_tree<F>(
     root: &Path,
     listing: &TreeListing<F>,
@@ -206,7 +206,7 @@ fn write_tree<F>(
 ) -> Result<StagedFiles, CacheError> {
     let mut written = StagedFiles::default();
     for (one, other) in listing.case_collisions().into_iter().take(MAX_WARNINGS) {
-        tracing::warn!(one, other, "two names that only their case tells apart");
+        tracing::warn!(one, other, "two names differ only in case");
     }
     for (path, node) in listing.nodes() {
         match node {
@@ -226,13 +226,13 @@ fn write_tree<F>(
             if path == MANIFEST || manifest::is_signature(path) {
                 return Err(RepositoryError::Target {
                     path: path.into(),
-                    why: "what vouches for the tree must be a file",
+                    why: "the manifest and its signatures must be regular files",
                 }
                 .into());
             }
             let place = root.join(path);
             disk::make_link(target, &place)?;
-            let meta = fs::symlink_metadata(&place).map_err(disk::io_error("look at", &place))?;
+            let meta = fs::symlink_metadata(&place).map_err(disk::io_error("stat", &place))?;
             written.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(target.as_bytes()), &meta));
         }
     }
@@ -258,12 +258,15 @@ impl StagedFiles {
             return Err(RepositoryError::TooMuch { limit }.into());
         }
         if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
-            tracing::warn!(path, "a pointer of Git LFS, not the file it stands for: LFS is not followed");
+            tracing::warn!(
+                path,
+                "this is a Git LFS pointer, not the file itself: zagent does not fetch LFS files"
+            );
         }
         let place = root.join(path);
         disk::failpoint("stage::file").map_err(disk::io_error("write", &place))?;
         let file = disk::write_new(&place, &bytes, if executable { 0o700 } else { 0o600 })?;
-        let meta = file.metadata().map_err(disk::io_error("look at", &place))?;
+        let meta = file.metadata().map_err(disk::io_error("stat", &place))?;
         self.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(&bytes), &meta));
         if path == MANIFEST {
             self.manifest = Some(bytes);
@@ -283,7 +286,7 @@ struct ListedFile {
     stamp: TreeFileStamp,
 }
 
-/// Lists a directory; names are judged and kinds are checked before anything is opened.
+/// Lists a directory; names and kinds are checked before anything is opened.
 fn scan_dir(root: &Path, below: &str, listing: &mut TreeListing<ListedFile>) -> Result<(), CacheError> {
     let dir = root.join(below);
     let failed = |error| disk::io_error("read the directory", &dir)(error);
@@ -295,13 +298,13 @@ fn scan_dir(root: &Path, below: &str, listing: &mut TreeListing<ListedFile>) -> 
         }
         let name = path_names::check_component(entry.file_name().as_bytes(), below)?;
         let (path, place) = (join_path(below, &name), entry.path());
-        let meta = fs::symlink_metadata(&place).map_err(disk::io_error("look at", &place))?;
+        let meta = fs::symlink_metadata(&place).map_err(disk::io_error("stat", &place))?;
         let kind = meta.file_type();
         if kind.is_dir() {
             listing.add(path.clone(), ListingEntry::Dir)?;
             scan_dir(root, &path, listing)?;
         } else if kind.is_symlink() {
-            let target = fs::read_link(&place).map_err(disk::io_error("read the link", &place))?;
+            let target = fs::read_link(&place).map_err(disk::io_error("read the symlink", &place))?;
             let target = path_names::check_target(target.as_os_str().as_bytes(), &path)?.to_owned();
             listing.add(path, ListingEntry::Link(target))?;
         } else if kind.is_file() {
@@ -329,7 +332,7 @@ fn special_kind(kind: fs::FileType) -> &'static str {
     }
 }
 
-/// The bytes of one file, which is still the one that was listed.
+/// The content of one file, which must be the same file that was listed.
 fn read_listed(place: &Path, path: &str, file: &ListedFile, limit: u64) -> Result<Vec<u8>, CacheError> {
     let failed = |error| disk::io_error("read", place)(error);
     let (open, meta) = disk::open_nofollow(place).map_err(failed)?;

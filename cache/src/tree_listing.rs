@@ -1,8 +1,8 @@
-//! The entries of a tree in, the tree as one shape out: what lies where, and where its links lead.
+//! The entries of a tree in, one listing out: what is where, and where its symlinks point.
 //!
-//! Law: a name comes once, counts and depths are bounded, and every link ends inside. Links are followed as the kernel
-//! follows them, component by component: a link that is harmless by its text may still climb out behind another link.
-//! The work is bounded too, so that a few entries cannot stand for a million.
+//! Law: each name appears once, counts and depths are limited, and every symlink ends inside the tree. Symlinks are
+//! followed as the kernel does it, component by component: a symlink with a harmless text may still leave the tree
+//! through another symlink. The work is limited too, so that a few entries cannot stand for a million.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{CacheLimits, RepositoryError};
 
-/// Links on the way to one file, as in the kernel.
+/// Maximum number of symlinks on the way to one file, as in the kernel.
 const MAX_HOPS: usize = 40;
-/// Steps that following all links of one tree may take.
+/// Maximum number of steps to follow all symlinks of one tree.
 const MAX_STEPS: u64 = 4_000_000;
 
 /// An entry.
 #[derive(Clone, Debug)]
 pub(crate) enum ListingEntry<F> {
-    /// A file, and what is known of it.
+    /// A file, and its metadata.
     File(F),
     /// A directory.
     Dir,
-    /// A link, with its target as it is written.
+    /// A symlink, with its target as written.
     Link(String),
 }
 
@@ -35,14 +35,14 @@ pub(crate) struct TreeListing<F> {
     steps: AtomicU64,
 }
 
-/// Where a path leads.
+/// Where a path ends.
 #[derive(Debug, PartialEq, Eq)]
 enum LinkEnd {
-    /// To this place in the tree, where something is or not.
+    /// At this place in the tree, whether it exists or not.
     Inside(String),
-    /// Out of the tree.
+    /// Outside the tree.
     Outside,
-    /// In circles, or further than the kernel would go.
+    /// In a loop, or after more symlinks than the kernel follows.
     Loop,
 }
 
@@ -55,12 +55,12 @@ impl<F> TreeListing<F> {
         self.limits
     }
 
-    /// Every entry, sorted by path: a directory comes before what it holds.
+    /// Every entry, sorted by path: a directory comes before its entries.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &ListingEntry<F>)> {
         self.nodes.iter().map(|(path, node)| (path.as_str(), node))
     }
 
-    /// Takes an entry in.
+    /// Adds an entry.
     pub(crate) fn add(&mut self, path: String, node: ListingEntry<F>) -> Result<(), RepositoryError> {
         let count = if matches!(node, ListingEntry::Dir) { &mut self.dirs } else { &mut self.files };
         *count += 1;
@@ -81,7 +81,7 @@ impl<F> TreeListing<F> {
         }
     }
 
-    /// Refuses the tree when one of its links leaves it.
+    /// Refuses the tree when one of its symlinks leaves it.
     pub(crate) fn check_links(&self) -> Result<(), RepositoryError> {
         for (path, node) in &self.nodes {
             if let ListingEntry::Link(target) = node
@@ -93,7 +93,7 @@ impl<F> TreeListing<F> {
         Ok(())
     }
 
-    /// Links that lead neither to a file nor to a directory.
+    /// Symlinks that point neither to a file nor to a directory.
     pub(crate) fn broken_links(&self) -> Result<Vec<String>, RepositoryError> {
         let mut idle = Vec::new();
         for (path, node) in &self.nodes {
@@ -107,7 +107,7 @@ impl<F> TreeListing<F> {
         Ok(idle)
     }
 
-    /// Groups of names in one directory that only their case tells apart.
+    /// Groups of names in one directory that differ only in case.
     pub(crate) fn case_collisions(&self) -> Vec<(&str, &str)> {
         let mut seen: BTreeMap<String, &str> = BTreeMap::new();
         let mut found = Vec::new();
@@ -119,7 +119,8 @@ impl<F> TreeListing<F> {
         found
     }
 
-    /// All files below `prefix`, links followed, and where they really are; a link that leads nowhere is no file.
+    /// All files below `prefix`, with symlinks followed, and their real paths; a symlink that points to nothing is not
+    /// a file.
     pub(crate) fn files_below(
         &self,
         prefix: &str,
@@ -162,7 +163,7 @@ impl<F> TreeListing<F> {
         Ok(())
     }
 
-    /// The entries of a directory: full path and name. What lies deeper is jumped over, not read.
+    /// The entries of a directory: full path and name. Deeper entries are skipped, not read.
     fn children(&self, dir: &str) -> Vec<(&str, &str)> {
         let start = if dir.is_empty() { String::new() } else { format!("{dir}/") };
         let mut found = Vec::new();
@@ -191,7 +192,7 @@ impl<F> TreeListing<F> {
         }
     }
 
-    /// Where a path leads when every link on the way is followed, the last one too.
+    /// Where a path ends when every symlink on the way is followed, including the last one.
     fn resolve_path(&self, path: &str) -> Result<LinkEnd, RepositoryError> {
         let mut todo: Vec<&str> = path.rsplit('/').collect();
         let mut at = String::new();
@@ -257,7 +258,7 @@ mod tests {
             (&[("p/b", "../..")], LinkEnd::Outside),
             (&[("b", "..")], LinkEnd::Outside),
             (&[("b", "/etc/passwd")], LinkEnd::Outside),
-            // By its text `p/q/l` stays at `p/q/etc`; behind the link it leaves.
+            // By its text `p/q/l` stays at `p/q/etc`; through the symlink it leaves the tree.
             (&[("p/q/l", "c/../etc"), ("p/q/c", "../..")], LinkEnd::Outside),
             (&[("l", "m"), ("m", "p/n"), ("p/n", "../../x")], LinkEnd::Outside),
             (&[("l", "l")], LinkEnd::Loop),
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_links_do_not_stand_for_a_million() {
+    fn a_few_links_cannot_expand_to_a_million_files() {
         let mut shape: TreeListing<()> = TreeListing::new(CacheLimits::default());
         for n in 0..40 {
             shape.add(format!("d{n}"), ListingEntry::Dir).unwrap();
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn children_skip_what_lies_deeper() {
+    fn children_skip_deeper_entries() {
         let mut shape = TreeListing::new(CacheLimits::default());
         for path in ["a", "a-b", "a0"] {
             shape

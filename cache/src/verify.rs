@@ -1,8 +1,8 @@
 //! A staged tree and a proof in, a verified tree out, or why it is refused.
 //!
-//! Law: the only way to a [`VerifiedTree`]. Who signed is settled before anything that was signed is read; then what the
-//! manifest says; then whether history went forward. What was accepted before is remembered in the floor, which the
-//! publication writes before it flips.
+//! Law: the only way to a [`VerifiedTree`]. Signatures are checked before any signed content is read; then the
+//! manifest; then whether the history moved forward. The replay protection record stores what was accepted; publishing
+//! writes it before `current` changes.
 
 use std::path::PathBuf;
 
@@ -15,29 +15,29 @@ use crate::replay_floor::{AcceptedRevision, BranchFloor, ReplayFloor};
 use crate::stage::StagedTree;
 use crate::{Cache, CacheError, Generation, Refusal, StagedRevision, disk, signatures};
 
-/// What a tree is judged by.
+/// The criteria for a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyContext<'a> {
-    /// What it must prove.
+    /// The required proofs.
     pub trust: &'a TrustSettings,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
-    /// Whose versions these are: the branch. Each line has a floor of its own.
+    /// The line of versions: the branch. Each line has its own floor.
     pub branch: &'a str,
-    /// Where it came from, without a password.
+    /// The URL it came from, without a password.
     pub source: &'a str,
-    /// Whether it stands on the newest revision that was accepted; see [`StagedRevision::unproven_ancestor`].
+    /// Whether it descends from the newest accepted revision; see [`StagedRevision::unproven_ancestor`].
     pub ancestry: Ancestry,
-    /// A line whose serials this one must not fall behind either: the one that it stands on.
+    /// Another line whose serials this one must not fall behind: the one it is based on.
     pub base_branch: Option<&'a str>,
-    /// True when somebody asked to take it although history goes back.
+    /// True when an operator asked to accept it although it is older.
     pub allow_rewind: bool,
 }
 
-/// Whether a revision stands on another.
+/// Whether a revision descends from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ancestry {
-    /// The history that was fetched does not tell.
+    /// Unknown: the fetched history is too short.
     #[default]
     Unknown,
     /// It does.
@@ -46,18 +46,18 @@ pub enum Ancestry {
     NotDescendant,
 }
 
-/// A tree that may be published.
+/// A tree that can be published.
 #[derive(Debug)]
-#[must_use = "a verified tree is thrown away unless it is published"]
+#[must_use = "a verified tree is deleted unless it is published"]
 pub struct VerifiedTree {
     pub(crate) staged_tree: StagedTree,
     pub(crate) record: GenerationRecord,
-    /// What is accepted from then on; `None` when nothing changes.
+    /// The new replay protection record; `None` when nothing changes.
     pub(crate) floor: Option<ReplayFloor>,
 }
 
 impl VerifiedTree {
-    /// The tree, where it lies until it is published.
+    /// The tree in the staging directory.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.staged_tree.staging_dir.path().join(TREE)
@@ -70,7 +70,7 @@ impl VerifiedTree {
     }
 }
 
-/// What was accepted last of a line.
+/// What was accepted last for a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewestAccepted {
     /// The revision.
@@ -82,10 +82,10 @@ pub struct NewestAccepted {
 }
 
 impl Cache {
-    /// What was accepted last of a line; `None` when nothing was.
+    /// What was accepted last for a line; `None` when nothing was.
     ///
     /// # Errors
-    /// Fails when that cannot be told any more.
+    /// Fails when the replay protection records cannot be read.
     pub fn newest_accepted(&self, line: &str) -> Result<Option<NewestAccepted>, CacheError> {
         let (floor, _) = ReplayFloor::read(self.paths(), &self.list()?)?;
         Ok(floor.branch(line).map(|line| NewestAccepted {
@@ -97,20 +97,21 @@ impl Cache {
 }
 
 impl StagedRevision {
-    /// The revision whose ancestry matters: whoever can tell whether this tree stands on it fills [`VerifyContext::ancestry`].
-    /// `None` when the commit names it as its parent, or it is the same one, or there was none.
+    /// The revision whose ancestry matters: the caller finds out whether this tree descends from it and sets
+    /// [`VerifyContext::ancestry`]. `None` when the commit names it as its parent, when it is the same revision, or
+    /// when there was none.
     ///
     /// # Errors
-    /// Fails when what was accepted before cannot be told any more.
+    /// Fails when the replay protection records cannot be read.
     pub fn unproven_ancestor(&self, line: &str) -> Result<Option<String>, CacheError> {
         let newest = self.0.cache.newest_accepted(line)?.map(|newest| newest.revision);
         Ok(newest.filter(|newest| !self.0.is_directory() && !self.0.descends_from(newest)))
     }
 
-    /// Judges it.
+    /// Verifies the tree.
     ///
     /// # Errors
-    /// Fails with the first cause for which it is refused.
+    /// Fails with the first reason to refuse it.
     pub fn verify(self, context: &VerifyContext<'_>) -> Result<VerifiedTree, Refusal> {
         let staged_tree = self.0;
         let signers = signatures::verify_signatures(&staged_tree, context)?;
@@ -134,7 +135,7 @@ impl StagedRevision {
         };
         let again = current.as_ref().filter(|current| is_unchanged(current, &record));
         let floor = match again {
-            // What is current is taken again when somebody damaged it, also when it was rolled back to.
+            // The current revision is accepted again if its generation was damaged, also after a rollback to it.
             Some(current) => {
                 record.previous.clone_from(&current.record().previous);
                 None
@@ -147,13 +148,13 @@ impl StagedRevision {
     }
 }
 
-/// True when the tree is the current generation once more.
+/// True when the tree is the same revision as the current generation.
 fn is_unchanged(current: &Generation, new: &GenerationRecord) -> bool {
     let old = current.record();
     old.revision == new.revision && old.content == new.content && old.line == new.line
 }
 
-/// The floor after this tree, unless it lies below the one of now.
+/// The floor after this tree, unless it is below the present one.
 fn raise_floor(
     staged_tree: &StagedTree,
     record: &GenerationRecord,
@@ -187,7 +188,7 @@ fn raise_floor(
         if !context.allow_rewind {
             return Err(refusal);
         }
-        tracing::warn!(why = %refusal, "taken all the same, as it was asked for");
+        tracing::warn!(why = %refusal, "accepted anyway, as requested");
         rewound = true;
     }
     let new = AcceptedRevision { revision: &record.revision, committed: record.committed, manifest, rewound };
@@ -195,7 +196,7 @@ fn raise_floor(
     Ok(floor)
 }
 
-/// Fails when the tree goes back behind what was accepted of its line.
+/// Fails when the tree is older than what was accepted for its line.
 fn check_fast_forward(
     staged_tree: &StagedTree,
     line: &BranchFloor,
@@ -212,13 +213,13 @@ fn check_fast_forward(
         (Some((serial, digest)), Some(floor)) if *serial == floor && line.is_other_manifest(digest) => {
             return Err(Refusal::SerialReused { serial: *serial });
         }
-        // A manifest may be given up in the open, by a commit on top of those that had one.
+        // A manifest may be dropped openly, by a commit on top of those that had one.
         (None, Some(floor)) if ancestry != Ancestry::Descendant => {
             return Err(Refusal::ManifestGone { revision: revision(), floor });
         }
         _ => {}
     }
-    // The content of a directory may be what it was before: it has no history.
+    // A directory may return to earlier content: it has no history.
     if !context.trust.fast_forward || staged_tree.is_directory() {
         return Ok(());
     }

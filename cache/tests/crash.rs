@@ -1,7 +1,8 @@
-//! A process that stages, verifies, publishes and prunes is killed: at every fail point by name, and with kill -9 at
-//! points drawn by lot. Afterwards `current` is the old generation or the new one, complete and verified; never neither.
+//! A process that stages, verifies, publishes and prunes is killed: at every named fail point, and with kill -9 at
+//! random points. Afterwards `current` is the old generation or the new one, complete and verified, and it is never
+//! missing.
 //!
-//! `CRASH_POINTS=n` draws another number of points.
+//! `CRASH_POINTS=n` sets the number of random points.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
@@ -16,9 +17,9 @@ use std::time::Duration;
 use site::{CacheSite, CacheTestRng, file, iterations};
 use zagent_cache::testing::{EntryKind, ScratchRepo};
 
-/// What the child is told: the root, the repository, and the commits in order.
+/// The arguments of the child: the root, the repository, and the commits in order.
 const CHILD: &str = "CRASH_CHILD";
-/// Every act at which a process can die.
+/// Every operation during which a process can die.
 const POINTS: [&str; 18] = [
     "disk::dir",
     "disk::file",
@@ -40,7 +41,7 @@ const POINTS: [&str; 18] = [
     "heal::cleared",
 ];
 
-/// Commits, each with other files.
+/// Commits, each with different files.
 fn history(scratch: &mut ScratchRepo, count: usize) -> Vec<String> {
     let mut commits = Vec::new();
     for n in 0..count {
@@ -53,7 +54,7 @@ fn history(scratch: &mut ScratchRepo, count: usize) -> Vec<String> {
     commits
 }
 
-/// In the child: takes one commit after the other, says which, and prunes. Nothing at all in the parent.
+/// In the child: takes one commit after the other, prints which, and prunes. Does nothing in the parent.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else {
@@ -86,10 +87,10 @@ fn start(root: &Path, scratch: &ScratchRepo, commits: &[String], points: &str) -
         .unwrap()
 }
 
-/// The revision that is current after a crash: one of those that may be, and whole.
+/// The revision that is current after a crash: one of the allowed ones, and complete.
 fn survivor(root: &Path, old: &str, new: &str, what: &str) -> String {
     let site = CacheSite::at(root);
-    // Whole before anything is put right: a run may begin at once.
+    // Complete before any repair: a run may start at once.
     let found = site.current().name().to_owned();
     site.cache.repair().unwrap();
     assert_eq!(site.current().name(), found, "{what}: a whole current was touched");
@@ -104,7 +105,7 @@ fn survivor(root: &Path, old: &str, new: &str, what: &str) -> String {
 }
 
 #[test]
-fn dying_at_any_point_leaves_the_old_or_the_new_one() {
+fn a_crash_at_any_point_leaves_the_old_or_the_new_generation() {
     let mut scratch = ScratchRepo::new();
     let commits = history(&mut scratch, 6);
     for point in POINTS {
@@ -131,7 +132,7 @@ fn dying_at_any_point_leaves_the_old_or_the_new_one() {
                 assert!(output.status.success(), "{point}: {said}");
             }
             survivor(&root, &commits[old], begun.unwrap_or(&first), &format!("{point} after {skip}"));
-            // And the next turn goes on as if nothing had been.
+            // And the next turn continues normally.
             let site = CacheSite::at(&root);
             let last = site.publish(scratch.path(), &commits[5]).unwrap();
             assert_eq!(site.current().name(), last.name(), "{point}");
@@ -141,7 +142,7 @@ fn dying_at_any_point_leaves_the_old_or_the_new_one() {
 }
 
 #[test]
-fn kill_at_points_drawn_by_lot() {
+fn a_kill_at_random_points_leaves_a_complete_generation() {
     let mut scratch = ScratchRepo::new();
     let commits = history(&mut scratch, 30);
     let mut dice = CacheTestRng(4);
@@ -158,7 +159,7 @@ fn kill_at_points_drawn_by_lot() {
         std::thread::sleep(Duration::from_micros(dice.below(12_000)));
         child.kill().unwrap();
         child.wait().unwrap();
-        // What was said between the drawn turn and the end.
+        // The output between the drawn turn and the end.
         let mut begun = begins.split("begin ").nth(1).unwrap().to_owned();
         for line in lines {
             if let Some(next) = line.split("begin ").nth(1).filter(|c| c.len() == 40) {

@@ -1,6 +1,6 @@
-//! The disk is full at every write, one after the other, and on a file system that really has no room: the error names
-//! the path, `current` is the old generation or the new one, complete and verified, and with room again the next turn
-//! goes on.
+//! The disk is full at every write, one after the other, and on a file system that really has no space: the error names
+//! the path, `current` is the old generation or the new one, complete and verified, and with free space the next turn
+//! continues.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
@@ -16,7 +16,7 @@ use zagent_cache::testing::{EntryKind, ScratchRepo};
 
 const POINTS: [&str; 7] =
     ["disk::dir", "disk::file", "disk::write", "disk::link", "disk::sync", "disk::rename", "prune::one"];
-/// What the child is told: the directory with little room, the repository, and two commits.
+/// The arguments of the child: the directory with little space, the repository, and two commits.
 const CHILD: &str = "FULL_CHILD";
 
 fn history(scratch: &mut ScratchRepo) -> Vec<String> {
@@ -33,7 +33,7 @@ fn history(scratch: &mut ScratchRepo) -> Vec<String> {
         .collect()
 }
 
-/// An error that tells where and why.
+/// An error with the path and the cause.
 fn names_its_cause(error: &CacheError, root: &Path, what: &str) {
     let CacheError::Io { path, source, .. } = error else {
         panic!("{what}: {error}");
@@ -82,7 +82,7 @@ fn every_write_may_fail() {
     scenario.teardown();
 }
 
-/// In the child, on a file system with little room. Nothing at all in the parent.
+/// In the child, on a file system with little space. Does nothing in the parent.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else {
@@ -92,9 +92,9 @@ fn child() {
     let (dir, repository) = (Path::new(told[0]), Path::new(told[1]));
     let root = dir.join("root");
     let site = CacheSite::at(&root);
-    let first = site.publish(repository, told[2]).expect("room for one");
+    let first = site.publish(repository, told[2]).expect("space for one");
     let filler = dir.join("filler");
-    // A little more room each time: every write comes to be the one that fails.
+    // A little more space each time: every write fails once.
     let mut failures = 0;
     for free in 0..60_u64 {
         let room = rustix::fs::statvfs(dir).unwrap();

@@ -1,6 +1,6 @@
-//! `current` flips again and again while a reader loops: it never sees a missing generation, and never a mixed one.
+//! `current` changes repeatedly while a reader loops: it never sees a missing generation, and never a mixed one.
 //!
-//! `FLIPS=n` flips another number of times.
+//! `FLIPS=n` sets the number of changes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
@@ -24,10 +24,11 @@ fn a_reader_never_sees_a_missing_or_mixed_tree() {
     let read = || {
         let mut seen = [0_u64; 2];
         while !done.load(Ordering::Relaxed) {
-            let tree =
-                std::fs::canonicalize(site.paths.current()).expect("current leads somewhere").join("tree");
+            let tree = std::fs::canonicalize(site.paths.current())
+                .expect("current points to a generation")
+                .join("tree");
             let texts =
-                FILES.map(|path| std::fs::read_to_string(tree.join(path)).expect("every file is there"));
+                FILES.map(|path| std::fs::read_to_string(tree.join(path)).expect("every file exists"));
             assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
             seen[usize::from(texts[0] == "two")] += 1;
             reads.fetch_add(1, Ordering::Relaxed);
@@ -36,7 +37,7 @@ fn a_reader_never_sees_a_missing_or_mixed_tree() {
     };
     let seen = std::thread::scope(|scope| {
         let reader = scope.spawn(read);
-        // Neither ends before the other has begun.
+        // Neither ends before the other has started.
         while reads.load(Ordering::Relaxed) == 0 && !reader.is_finished() {
             std::thread::yield_now();
         }

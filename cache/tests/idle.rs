@@ -1,4 +1,4 @@
-//! What waiting costs. Alone in its process, for it counts what belongs to the process.
+//! The cost of waiting. Alone in its process, because it measures the whole process.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its remote has failed")]
 
@@ -14,7 +14,7 @@ fn long_deadline() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
-/// How many turns are made with each kind of remote.
+/// The number of turns with each kind of remote.
 fn turns() -> usize {
     std::env::var("IDLE_TURNS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
@@ -23,13 +23,13 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Time that this thread has spent on a processor.
+/// The CPU time of this thread.
 fn thread_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Time that this process and its children have spent on processors.
+/// The CPU time of this process and its children.
 fn process_time() -> Duration {
     let spent = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).unwrap());
     let times = spent.iter().flat_map(|usage| [usage.user_time(), usage.system_time()]);
@@ -46,7 +46,7 @@ fn time(clock: fn() -> Duration, rounds: u32, mut act: impl FnMut()) -> Duration
 }
 
 #[test]
-fn waiting_leaves_nothing_behind_and_costs_little() {
+fn polling_leaks_nothing_and_costs_little() {
     let mut scratch = ScratchRepo::new();
     let first: Revision = scratch.commit(&[("states/top.sls", EntryKind::Blob, "one")]).parse().unwrap();
     let server = GitHttpServer::start(scratch.path().parent().unwrap());

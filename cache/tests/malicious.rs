@@ -1,4 +1,4 @@
-//! Trees that somebody wrote to hurt: none is published, the last good one stays, and the error names the cause.
+//! Hostile trees: none is published, the last good one stays, and the error names the cause.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its trees has failed")]
 
@@ -10,13 +10,13 @@ use site::{CacheSite, file};
 use zagent_cache::testing::ScratchRepo;
 use zagent_cache::{CacheError, GitRepository, Refusal};
 
-/// An entry, written as it stands.
+/// An entry, written exactly as given.
 enum RawTreeEntry {
-    /// Mode, name and bytes.
+    /// Mode, name and content.
     Blob(&'static str, Vec<u8>, Vec<u8>),
     /// Name and entries.
     Dir(Vec<u8>, Vec<Self>),
-    /// Mode, name and an id that need not be there.
+    /// Mode, name and an id that may not exist.
     Id(&'static str, Vec<u8>, [u8; 20]),
 }
 
@@ -49,12 +49,12 @@ fn dir(name: &str, inner: Vec<RawTreeEntry>) -> RawTreeEntry {
     RawTreeEntry::Dir(name.into(), inner)
 }
 
-/// A directory in a directory, so many times.
+/// A directory in a directory, nested this many times.
 fn nested(depth: usize) -> RawTreeEntry {
     (0..depth).fold(plain("f"), |inner, _| dir("d", vec![inner]))
 }
 
-/// Ten names for one directory, of which ten are in one, and so on: few objects, many files.
+/// Ten names for one directory, which again has ten names for one, and so on: few objects, many files.
 fn bomb(scratch: &ScratchRepo, width: usize, depth: usize, core: Vec<RawTreeEntry>) -> Vec<u8> {
     let mut id: [u8; 20] = write_raw_tree(scratch, &core).try_into().unwrap();
     for _ in 0..depth {
@@ -65,7 +65,7 @@ fn bomb(scratch: &ScratchRepo, width: usize, depth: usize, core: Vec<RawTreeEntr
     id.to_vec()
 }
 
-/// Names that no tree may hold.
+/// Names that no tree may contain.
 fn names() -> Vec<Vec<u8>> {
     let texts = [
         ".",
@@ -110,7 +110,7 @@ fn names() -> Vec<Vec<u8>> {
     names
 }
 
-/// Trees by what they try, and the word of the cause.
+/// Trees by what they attempt, and the code of the cause.
 fn trees() -> Vec<(&'static str, Vec<RawTreeEntry>, &'static str)> {
     let long = || (0..5).fold(plain("f"), |inner, _| RawTreeEntry::Dir(vec![b'd'; 250], vec![inner]));
     vec![
@@ -244,7 +244,7 @@ fn no_hostile_tree_is_published() {
         .map(|n| dir(&format!("d{n}"), ["x", "y"].map(|name| link(name, format!("../d{}", n + 1))).into()))
         .collect();
     let tree = write_raw_tree(&trial.scratch, &tangle);
-    trial.assert_refused("tangled links", &tree, &["link"]);
+    trial.assert_refused("symlink loops", &tree, &["link"]);
     for garbage in [
         b"".as_slice(),
         b"100644",
@@ -288,7 +288,7 @@ fn no_hostile_directory_is_published() {
 }
 
 #[test]
-fn honest_trees_with_odd_files_are_published() {
+fn valid_trees_with_unusual_files_are_published() {
     let (site, scratch) = (CacheSite::new(), ScratchRepo::new());
     let entries = [
         dir(".github", vec![plain("x")]),
@@ -317,7 +317,7 @@ fn honest_trees_with_odd_files_are_published() {
 }
 
 #[test]
-fn a_damaged_object_is_not_believed() {
+fn a_damaged_object_is_refused() {
     let mut trial = HostileTreeTest::new();
     let commit = trial.scratch.commit(&[file("states/top.sls", "tampered with later")]);
     let id = GitRepository::discover(trial.scratch.path())

@@ -1,5 +1,5 @@
-//! Old revisions, offered again: by serial, by commit and by history; also after the state of the node was wiped. And
-//! manifests and signatures that do not say what the tree is.
+//! Old revisions, offered again: by serial, by commit and by history; also after the state of the node was deleted. And
+//! manifests and signatures that do not match the tree.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
@@ -26,7 +26,7 @@ fn publish_revision(
     Ok(staged.verify(proof)?.publish()?)
 }
 
-/// The word of the cause for which a commit is refused; `taken` when it is not.
+/// The refusal code of a commit; `taken` when it is accepted.
 fn refusal_code(
     site: &CacheSite,
     scratch: &ScratchRepo,
@@ -74,17 +74,17 @@ fn a_superseded_commit_is_refused() {
         assert_eq!(refusal_code(&site, &scratch, old, &known), "rewound");
     }
     assert_eq!(refusal_code(&site, &scratch, &commits[2], &proof), "taken", "the newest, once more");
-    // The cache is gone, then one half of the floor, then the other: the way back stays shut.
+    // The cache is deleted, then one replay protection record, then the other: a downgrade is still refused.
     fs::remove_dir_all(site.paths.root().join("cache")).unwrap();
     let again = CacheSite::at(site.paths.root());
     assert!(again.cache.current().unwrap().is_none());
     assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "rewound");
     fs::remove_dir_all(site.paths.root().join("state")).unwrap();
     assert_eq!(refusal_code(&site, &scratch, &commits[1], &proof), "rewound");
-    assert!(site.paths.floor().is_file(), "the missing half is healed");
+    assert!(site.paths.floor().is_file(), "the missing record is rewritten");
     fs::write(site.paths.floor_copy(), "damaged").unwrap();
     assert_eq!(refusal_code(&site, &scratch, &commits[1], &proof), "rewound");
-    // Asked for, it is taken; and from there on forward again.
+    // On request, it is accepted; from there on, only forward again.
     let asked = VerifyContext { allow_rewind: true, ..proof };
     assert_eq!(refusal_code(&site, &scratch, &commits[0], &asked), "taken");
     for commit in &commits[1..] {
@@ -93,7 +93,7 @@ fn a_superseded_commit_is_refused() {
 }
 
 #[test]
-fn an_older_copy_of_the_floor_does_not_count() {
+fn an_older_replay_protection_record_is_ignored() {
     let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let commits: Vec<String> =
         (0..3_u32).map(|n| scratch.commit_at(&[file("top.sls", &n.to_string())], n)).collect();
@@ -114,7 +114,11 @@ fn an_older_copy_of_the_floor_does_not_count() {
     assert!(matches!(&error, Refusal::Local(e) if matches!(**e, CacheError::FloorDamaged { .. })), "{error}");
     fs::remove_file(site.paths.floor()).unwrap();
     fs::remove_file(site.paths.floor_copy()).unwrap();
-    assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "rewound", "the generations still know");
+    assert_eq!(
+        refusal_code(&site, &scratch, &commits[0], &proof),
+        "rewound",
+        "the generations still record it"
+    );
     assert_eq!(refusal_code(&site, &scratch, &commits[2], &proof), "taken");
 }
 
@@ -165,7 +169,7 @@ fn rewritten_history_is_refused() {
 }
 
 #[test]
-fn lines_have_floors_of_their_own() {
+fn each_line_has_its_own_floor() {
     let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let main = scratch.commit_at(&[file("top.sls", "main")], 1);
     let ahead = scratch.commit_at(&[file("top.sls", "testing")], 2);
@@ -203,8 +207,8 @@ fn serials_only_rise() {
     assert_eq!(verdict(&none, &proof), "manifest-gone");
     let asked = VerifyContext { allow_rewind: true, ..known };
     assert_eq!(verdict(&four, &asked), "taken");
-    assert_eq!(verdict(&five, &known), "taken", "from there on forward");
-    assert_eq!(verdict(&none, &known), "taken", "given up in the open");
+    assert_eq!(verdict(&five, &known), "taken", "only forward from there on");
+    assert_eq!(verdict(&none, &known), "taken", "dropped openly");
 }
 
 #[test]
@@ -266,7 +270,7 @@ fn keys(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
 }
 
 #[test]
-fn only_who_may_sign_is_believed() {
+fn only_allowed_keys_may_sign() {
     let (mut site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let dir = tempfile::tempdir().unwrap();
     let (known, stranger) = keys(dir.path());

@@ -1,4 +1,4 @@
-//! The cache at rest: what is found when somebody touched it, how it is put right, what is kept and what goes.
+//! The cache between runs: which modifications are detected, how they are repaired, what is kept and what is removed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
@@ -36,7 +36,7 @@ fn published(count: usize) -> (CacheSite, ScratchRepo, Vec<String>, Vec<String>)
     (site, scratch, commits, names)
 }
 
-/// Rewrites a file so that the file system shows no sign of it but the time of the change.
+/// Rewrites a file so that the file system shows no sign of it except the change time.
 fn rewrite(path: &Path, bytes: &[u8]) {
     let meta = fs::metadata(path).unwrap();
     fs::write(path, bytes).unwrap();
@@ -45,7 +45,7 @@ fn rewrite(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn whatever_is_touched_is_found() {
+fn every_modification_is_detected() {
     type TamperCase = (&'static str, &'static str, &'static str, fn(&Path));
     let touches: [TamperCase; 12] = [
         ("edited", "states/top.sls", "size", |d| fs::write(d.join("states/top.sls"), "evil").unwrap()),
@@ -84,7 +84,7 @@ fn whatever_is_touched_is_found() {
             let found = generation.check(depth).expect_err(what);
             assert!(found.path == path && found.what.contains(word), "{what}: {found}");
         }
-        // Taken again it is whole, under a new name.
+        // Accepted again it is complete, under a new name.
         let again = site.publish(scratch.path(), &commits[0]).unwrap();
         assert_ne!(again.name(), generation.name());
         assert_eq!(site.current().name(), again.name(), "{what}");
@@ -92,7 +92,7 @@ fn whatever_is_touched_is_found() {
 }
 
 #[test]
-fn an_untouched_copy_is_as_good() {
+fn an_unmodified_copy_is_accepted() {
     let (site, _, _, names) = published(1);
     let path = site.current().tree_dir().join("states/top.sls");
     let bytes = fs::read(&path).unwrap();
@@ -104,7 +104,7 @@ fn an_untouched_copy_is_as_good() {
 }
 
 #[test]
-fn an_edited_record_does_not_belong_to_its_generation() {
+fn an_edited_record_does_not_match_its_generation() {
     let (site, _, _, names) = published(2);
     let record = site.paths.generation(&names[1]).join("record.json");
     let text = fs::read_to_string(&record).unwrap();
@@ -116,7 +116,7 @@ fn an_edited_record_does_not_belong_to_its_generation() {
 }
 
 #[test]
-fn everything_is_for_root_alone() {
+fn everything_is_readable_only_by_root() {
     let (site, ..) = published(1);
     let mut todo = vec![site.paths.root().to_owned()];
     while let Some(path) = todo.pop() {
@@ -132,7 +132,7 @@ fn everything_is_for_root_alone() {
 }
 
 #[test]
-fn what_a_crash_leaves_is_put_right() {
+fn leftovers_of_a_crash_are_repaired() {
     let (site, _, _, names) = published(3);
     let staging = site.paths.staging();
     fs::create_dir_all(staging.join("7/tree/deep")).unwrap();
@@ -141,7 +141,7 @@ fn what_a_crash_leaves_is_put_right() {
     let healed = site.cache.repair().unwrap();
     assert_eq!((healed.staged, healed.broken.len(), healed.current), (1, 2, None));
     assert_eq!(site.current().name(), names[2]);
-    // A link that is gone, leads nowhere, or to something else.
+    // A symlink that is missing, points to nothing, or to something else.
     for break_it in [
         (|_: &CacheSite| {}) as fn(&CacheSite),
         |site| symlink("generations/00000009-abcdef-0123456789abcdef", site.paths.current()).unwrap(),
@@ -152,7 +152,7 @@ fn what_a_crash_leaves_is_put_right() {
         assert_eq!(site.cache.repair().unwrap().current.as_deref(), Some(names[2].as_str()));
         assert_eq!(site.current().name(), names[2]);
     }
-    // The newest that is whole: a damaged one is passed over.
+    // The newest complete one: a damaged one is skipped.
     fs::remove_file(site.paths.current()).unwrap();
     fs::write(site.paths.generation(&names[2]).join("tree/states/top.sls"), "evil").unwrap();
     assert_eq!(site.cache.repair().unwrap().current.as_deref(), Some(names[1].as_str()));
@@ -166,7 +166,7 @@ fn rollback_goes_to_what_was_current_before() {
     let (site, scratch, commits, names) = published(3);
     assert_eq!(site.cache.rollback(None).unwrap().name(), names[1]);
     assert_eq!(site.current().name(), names[1]);
-    // The newest floor stands: the next one goes forward, and back again leads past the one that was left.
+    // The newest floor stays: the next one goes forward, and a second rollback skips the one that was left.
     let (more, later) = {
         let mut scratch = scratch;
         let commit = scratch.commit_at(&[file("top.sls", "4")], 9);
@@ -179,7 +179,7 @@ fn rollback_goes_to_what_was_current_before() {
     assert_eq!(site.cache.rollback(Some(&names[2])).unwrap().name(), names[2]);
     assert_eq!(site.cache.rollback(Some(&commits[0][..10])).unwrap().name(), names[0]);
     assert!(matches!(site.cache.rollback(Some("nope")), Err(CacheError::NoGeneration { .. })));
-    // Damaged, what was rolled back to is taken again although newer ones were accepted.
+    // If it is damaged, the rollback target is accepted again although newer ones were accepted.
     let again = site.publish(later.path(), &commits[0]).unwrap();
     assert_eq!(site.current().name(), again.name());
     fs::write(site.paths.generation(&names[2]).join("tree/states/top.sls"), "evil").unwrap();
@@ -188,7 +188,7 @@ fn rollback_goes_to_what_was_current_before() {
 }
 
 #[test]
-fn few_are_kept_and_none_that_is_needed_goes() {
+fn pruning_keeps_every_needed_generation() {
     let (site, scratch, commits, names) = published(6);
     assert_eq!(site.cache.gc().unwrap(), names[..3]);
     assert_eq!(site.generations(), names[3..]);
@@ -242,7 +242,7 @@ fn one_at_a_time() {
         let staged = site.stage(scratch.path(), &commits[1]).unwrap();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| site.cache.gc());
-            // Were it not for the lock, the other one would clear away what is staged.
+            // Without the lock, the other one would remove what is staged.
             let new = staged.verify(&site.verify_context()).unwrap().publish().unwrap();
             other.join().unwrap().unwrap();
             new.check(CheckDepth::Full).unwrap();

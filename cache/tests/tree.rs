@@ -47,7 +47,7 @@ fn a_directory_of_the_repository_is_seen_from_there_on() {
 }
 
 #[test]
-fn hostile_trees_are_refused_whole() {
+fn hostile_trees_are_refused_completely() {
     for name in ["..", ".git", ".GIT", "a\nb", "\u{1b}[2J"] {
         let mut scratch = ScratchRepo::new();
         scratch.commit(&[file("good", "x"), file(&format!("dir/{name}"), "x")]);
@@ -58,7 +58,7 @@ fn hostile_trees_are_refused_whole() {
         scratch.commit(&[("dir/link", EntryKind::Link, target), file("good", "x")]);
         let opened = open(&scratch, "main");
         match target {
-            ".." => assert!(opened.is_ok(), "it leads to the root, which is inside"),
+            ".." => assert!(opened.is_ok(), "it points to the root, which is inside"),
             _ => assert!(matches!(opened, Err(RepositoryError::Link { .. })), "{target}"),
         }
     }
@@ -101,7 +101,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn what_is_no_repository_says_so() {
+fn a_missing_repository_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(GitRepository::discover(dir.path()), Err(RepositoryError::NoRepository { .. })));
     assert!(matches!(

@@ -1,7 +1,7 @@
-//! Small files that must not be lost: what an operator asked for, and what a bad revision taught.
+//! Small state files that must not be lost: requests of an operator, and records of bad revisions.
 //!
-//! Law: a file is as before or as wanted, also after a crash; two who write it at once do so one after the other; nobody else
-//! reads it (0600 in a directory of 0700), and one that grew beyond all measure is not read.
+//! Law: after a crash, a file has the old or the new content; two writers run one after the other; no other user can
+//! read it (0600 in a directory with 0700), and a file over the size limit is not read.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,19 +13,19 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of such a file.
+/// Maximum bytes of such a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// What is said of one that has more.
-const TOO_LARGE: &str = "it is too large to be ours";
-/// How long another who writes is waited for.
+/// The error for a larger file.
+const TOO_LARGE: &str = "the file is too large";
+/// How long a writer waits for another writer.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the lock is tried again.
+/// The retry interval for the lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Why such a file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonFileError {
-    /// It is there and cannot be read.
+    /// It exists and cannot be read.
     #[error("cannot read `{}`", path.display())]
     Read {
         /// The file.
@@ -34,12 +34,12 @@ pub enum JsonFileError {
         #[source]
         source: io::Error,
     },
-    /// It is not what was written there.
+    /// Its content is not valid.
     #[error("`{}` is damaged", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: serde_json::Error,
     },
@@ -55,7 +55,7 @@ pub enum JsonFileError {
 }
 
 impl JsonFileError {
-    /// True when the system does not let us.
+    /// True when the system denied permission.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         match self {
@@ -66,7 +66,7 @@ impl JsonFileError {
         }
     }
 
-    /// True when what is there is nothing that was ever written.
+    /// True when the content was never written by zagent.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl JsonFileError {
     }
 }
 
-/// Reads a value; none when there is no file.
+/// Reads a value; `None` when the file does not exist.
 ///
 /// # Errors
 /// Fails when it cannot be read, and when it is damaged.
@@ -98,17 +98,17 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, JsonFileError
     serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
-/// Writes a value in the place of the one before.
+/// Replaces the value.
 ///
 /// # Errors
-/// Fails when it cannot be written; then the one before is still there.
+/// Fails when it cannot be written; the old value then stays.
 pub fn write(path: &Path, value: &impl Serialize) -> Result<(), JsonFileError> {
     let dir = LockedDir::acquire(path)?;
     dir.replace_file(path, value)
 }
 
-/// Reads a value, changes it and writes it, and nobody else does so meanwhile. What `change` gives back is handed on; with
-/// `None` nothing is written.
+/// Reads a value, changes it and writes it, under the lock. Returns what `change` returns; with `None` nothing is
+/// written.
 ///
 /// # Errors
 /// Fails when it cannot be read or written.
@@ -123,10 +123,10 @@ where
     Ok(Some(answer))
 }
 
-/// Takes a file away; true when there was one.
+/// Removes a file; true when it existed.
 ///
 /// # Errors
-/// Fails when it is there and cannot be taken away.
+/// Fails when it exists and cannot be removed.
 pub fn remove(path: &Path) -> Result<bool, JsonFileError> {
     let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
     match std::fs::remove_file(path) {
@@ -140,7 +140,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
-/// The directory of a file, held against others who write there.
+/// The directory of a file, locked against other writers.
 struct LockedDir {
     dir: File,
 }
@@ -162,7 +162,7 @@ impl LockedDir {
                     std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let words = "another process keeps writing there";
+                    let words = "another process holds the lock";
                     return Err(io::Error::new(io::ErrorKind::WouldBlock, words));
                 }
                 Err(e) => return Err(e.into()),
@@ -170,8 +170,8 @@ impl LockedDir {
         }
     }
 
-    /// Writes beside the place and moves it there. The name beside is always the same, so a crash leaves one file at most, and
-    /// the next writer takes it over.
+    /// Writes a temporary file and renames it. The temporary name is always the same, so a crash leaves at most one
+    /// file, and the next writer replaces it.
     fn replace_file(&self, path: &Path, value: &impl Serialize) -> Result<(), JsonFileError> {
         let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
         let mut bytes = serde_json::to_vec_pretty(value).map_err(|e| failed(e.into()))?;
@@ -194,7 +194,7 @@ impl LockedDir {
             self.dir.sync_all()
         };
         written().map_err(|e| {
-            // What is left of a failed write is no use to anybody.
+            // The rest of a failed write is useless.
             let _ = std::fs::remove_file(&beside);
             failed(e)
         })
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_read_changed_and_taken_away() {
+    fn written_read_changed_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state/thing");
         assert_eq!(read::<Vec<u32>>(&path).unwrap(), None);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_is_taken_over_and_damage_is_told() {
+    fn leftovers_of_a_crash_are_replaced_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("thing");
         std::fs::write(dir.path().join("thing.new"), "[1").unwrap();
@@ -238,16 +238,16 @@ mod tests {
         assert!(matches!(read::<Vec<u32>>(&path), Err(JsonFileError::Damaged { .. })));
         let untouched = update(&path, |_: &mut Vec<u32>| Some(()));
         assert!(matches!(untouched, Err(JsonFileError::Damaged { .. })));
-        assert_eq!(std::fs::read(&path).unwrap(), b"[7", "damage is kept for whoever looks");
+        assert_eq!(std::fs::read(&path).unwrap(), b"[7", "a damaged file is kept for an investigation");
         std::fs::write(&path, vec![b' '; (MAX_FILE_BYTES + 1) as usize]).unwrap();
         assert!(read::<Vec<u32>>(&path).unwrap_err().is_damaged());
         write(&path, &vec![1]).unwrap();
-        assert!(write(&path, &vec![1_000_000_000_u32; 100_000]).is_err(), "nobody could read it again");
+        assert!(write(&path, &vec![1_000_000_000_u32; 100_000]).is_err(), "it could not be read again");
         assert_eq!(read::<Vec<u32>>(&path).unwrap(), Some(vec![1]));
     }
 
     #[test]
-    fn nobodys_change_is_lost() {
+    fn no_change_is_lost() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("thing");
         std::thread::scope(|scope| {

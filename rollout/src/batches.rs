@@ -1,20 +1,20 @@
 //! Node ids and a batch size in, the batches of a rollout out.
 //!
 //! Law: pure and deterministic. The same nodes in any order give the same batches; every node is in exactly one; the
-//! first batch is never empty, and never holds everyone when there are two nodes.
+//! first batch is never empty, and never contains all nodes when there are two or more.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How many nodes a batch holds.
+/// How many nodes are in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum BatchSize {
-    /// That many nodes.
+    /// This many nodes.
     Nodes(usize),
-    /// That many percent of all nodes, rounded down, at least one.
+    /// This percentage of all nodes, rounded down, at least one.
     Percent(u8),
 }
 
@@ -30,9 +30,9 @@ impl BatchSize {
     }
 }
 
-/// What is wrong with a written batch size.
+/// The error for an invalid batch size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no batch size: write a number of nodes (`5`) or a share (`10%`)")]
+#[error("`{0}` is not a batch size: write a number of nodes (`5`) or a percentage (`10%`)")]
 pub struct BatchSizeError(String);
 
 /// A batch size in a record: `5` or `10%`.
@@ -90,9 +90,9 @@ impl FromStr for BatchSize {
     }
 }
 
-/// Splits `nodes` into batches: those of `canaries` that are among them first, then the others by id.
+/// Splits `nodes` into batches: the `canaries` among them first, then the others by id.
 ///
-/// Canaries form batches of their own unless that would leave nobody behind them.
+/// Canaries get their own batches unless no other node would remain.
 #[must_use]
 pub fn split_batches<'n>(
     nodes: impl IntoIterator<Item = &'n str>,

@@ -1,7 +1,7 @@
-//! Records and reports on boards: what the driver and the nodes say in, values of a board out, and back.
+//! Records and reports on boards: values of the driver and the nodes in, values of a board out, and back.
 //!
-//! Law: a record that cannot be read is told, and does not hide the others; a report that is not its node's own is named
-//! in the log and never counted.
+//! Law: an unreadable record is reported, and does not hide the others; a report that is not signed by its node is
+//! named in the log and never counted.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,18 +17,18 @@ use crate::record::{Component, RECORD_SCHEMA, RolloutRecord};
 use crate::records::{Records, Reports, VersionedValue};
 use crate::report::NodeReport;
 
-/// What keys of records begin with.
+/// The key prefix of records.
 const ROLLOUT_PREFIX: &str = "rollout/";
-/// `rollout.url` when records are on the board itself.
+/// The value of `rollout.url` when records are on the board itself.
 const ON_BOARD: &str = "board";
-/// How often a report is tried again when somebody else wrote it meanwhile.
+/// How often a report is written again when someone else wrote it in the meantime.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Records on a board.
 pub struct BoardRecords {
     board: Box<dyn Board>,
     unreadable: Vec<RolloutId>,
-    /// What was said to be left out, each version once.
+    /// Skipped records that were already logged, each version once.
     logged: BTreeMap<RolloutId, VersionToken>,
 }
 
@@ -39,17 +39,17 @@ impl BoardRecords {
         Self { board, unreadable: Vec::new(), logged: BTreeMap::new() }
     }
 
-    /// Records where the settings say: `rollout.url`, the first remote that is a repository, or the board.
+    /// Records at the place in the settings: `rollout.url`, the first remote that is a repository, or the board.
     ///
     /// # Errors
-    /// Fails when there is no such place.
+    /// Fails when none is configured.
     pub fn open(settings: &Settings) -> Result<Self, BoardError> {
         let on_board = settings.rollout.url.as_deref() == Some(ON_BOARD);
         let git = if on_board {
             None
         } else {
             GitBoardConfig::from_rollout_settings(settings).map(Some).or_else(|error| {
-                // On one machine there may be no repository at all.
+                // On a single machine there may be no repository.
                 if settings.rollout.url.is_none() { Ok(None) } else { Err(error) }
             })?
         };
@@ -59,10 +59,12 @@ impl BoardRecords {
         let refused = |way: &str| BoardError::Refused { board: "of rollouts".into(), message: way.into() };
         if settings.trust.require != RequiredSignatures::None && settings.board.kind == BoardKind::Nats {
             return Err(refused(
-                "`trust.require` lets only what is signed count, and records on NATS are not: set `rollout.url` to a repository",
+                "`trust.require` accepts only signed records, and records on NATS are not signed: set `rollout.url` to a \
+                 repository",
             ));
         }
-        let way = "there is no place for rollouts: set `rollout.url` to a repository, or set `board.kind`";
+        let way =
+            "no rollout repository is configured: set `rollout.url` to a repository, or set `board.kind`";
         board::open(settings)?.map(Self::new).ok_or_else(|| refused(way))
     }
 }
@@ -112,7 +114,7 @@ impl Records for BoardRecords {
                 Ok(value) => all.push(VersionedValue { value, token: entry.token }),
                 Err(error) => {
                     if self.logged.get(&id) != Some(&entry.token) {
-                        tracing::warn!(rollout = %id, %error, "left out");
+                        tracing::warn!(rollout = %id, %error, "skipped: it cannot be read");
                         self.logged.insert(id.clone(), entry.token);
                     }
                     unread.push(id);
@@ -136,32 +138,32 @@ impl Records for BoardRecords {
 /// Reports on a board.
 pub struct BoardReports {
     board: Box<dyn Board>,
-    /// The key that signs what this node says.
+    /// The key that signs the reports of this node.
     key: PathBuf,
     keys: NodeKeys,
-    /// What was found under each key last, by its token.
+    /// The last value under each key, by its token.
     seen: BTreeMap<String, CachedReport>,
-    /// The tokens of what this node has written.
+    /// The tokens of the values that this node has written.
     written: BTreeMap<String, VersionToken>,
 }
 
-/// What was found under a key.
+/// The value under a key.
 struct CachedReport {
     token: VersionToken,
-    /// None when it was refused.
+    /// `None` when it was refused.
     opened: Option<VerifiedReport>,
-    /// When the newest report was made that was ever taken, by its own clock and at the latest when it was read.
+    /// When the newest accepted report was made, by its own clock, but not later than the time it was read.
     newest: Option<Timestamp>,
 }
 
 impl BoardReports {
-    /// Reports on this board, signed with the key in a file; `keys` says whose others' are.
+    /// Reports on this board, signed with the key in a file; `keys` has the keys of the other nodes.
     #[must_use]
     pub fn new(board: Box<dyn Board>, key: PathBuf, keys: NodeKeys) -> Self {
         Self { board, key, keys, seen: BTreeMap::new(), written: BTreeMap::new() }
     }
 
-    /// Reports on the board of the settings; none when they name none.
+    /// Reports on the board in the settings; `None` when there is none.
     ///
     /// # Errors
     /// As [`board::verify_report`].
@@ -172,10 +174,10 @@ impl BoardReports {
         Ok(Some(Self::new(board, paths.key(), keys)))
     }
 
-    /// The reports that are their nodes' own, and what is wrong with the others.
+    /// The reports that are signed by their nodes, and the errors of the others.
     ///
     /// # Errors
-    /// Fails when the board, or the file of keys, cannot be read.
+    /// Fails when the board, or the key file, cannot be read.
     pub fn verified_reports(
         &mut self,
         component: Component,
@@ -204,7 +206,7 @@ impl BoardReports {
             });
             let opened = match judged {
                 Ok(opened) => {
-                    // A clock that was ahead must not make liars of its own later reports.
+                    // A node whose clock was ahead must not have its later reports refused.
                     newest = Some(opened.report.updated_at.min(now));
                     good.insert(node, opened.clone());
                     Some(opened)
@@ -220,7 +222,7 @@ impl BoardReports {
         Ok((good, refused))
     }
 
-    /// Writes over what this node said before, whatever that is.
+    /// Overwrites the earlier report of this node.
     fn overwrite_report(&mut self, key: &str, value: &[u8]) -> Result<VersionToken, BoardError> {
         for attempt in 1.. {
             let expected = match self.written.remove(key) {
@@ -237,7 +239,7 @@ impl BoardReports {
     }
 }
 
-/// What an error says, and what lies below it.
+/// The error with all its causes.
 fn error_chain(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }

@@ -1,7 +1,7 @@
-//! A fleet that updates itself: what a rollout is, how it goes on, and what a node does about it.
+//! A fleet that updates itself: what a rollout is, how it progresses, and what a node does in it.
 //!
-//! Law: the middle is pure. [`record`], [`plan`], [`phase`] and [`node`] are functions of what they are told, the time
-//! too; boards, slots and processes are at the edges.
+//! Law: the core is pure. [`record`], [`plan`], [`phase`] and [`node`] are functions of their arguments, including the
+//! time; boards, slots and processes are at the edges.
 
 pub mod artifact;
 mod batches;
@@ -27,10 +27,10 @@ pub mod waves;
 pub use batches::{BatchSize, BatchSizeError, split_batches};
 pub use span::Span;
 
-/// The protocol that this version speaks with drivers and boards: what is written is only ever added to.
+/// The protocol version between nodes, drivers and boards: fields are only ever added.
 pub const PROTOCOL: u32 = 1;
 
-/// A place at which a test lets an act fail or the process die.
+/// A point where a test makes an operation fail or the process crash.
 #[cfg(feature = "failpoints")]
 pub(crate) fn fail_point(name: &str) -> std::io::Result<()> {
     match fail::eval(name, Option::unwrap_or_default) {

@@ -1,7 +1,7 @@
-//! A record in, what it asks of one node out.
+//! A record in, what it requires from one node out.
 //!
-//! Law: pure, and by level, not by edge: the answer depends on the record as it is and on where the node stands, so that
-//! a node that missed ten writes does the same as one that saw them all.
+//! Law: pure and level-triggered: the answer depends only on the present record and the state of the node, so a node
+//! that missed ten writes does the same as one that saw them all.
 
 use jiff::Timestamp;
 use zagent_config::ids::NodeId;
@@ -12,10 +12,10 @@ use crate::report::NodeReport;
 use crate::version::compare;
 use crate::{targeting, waves};
 
-/// Rollouts whose newest serial a node remembers.
+/// Maximum number of rollouts whose newest serial a node remembers.
 const MAX_REMEMBERED_SERIALS: usize = 64;
 
-/// What a record asks of the node that would report so, by whatever mode it goes; nothing when it is not meant, or has to wait.
+/// What a record requires from the node with this report, in either mode; `None` when it is not targeted or must wait.
 #[must_use]
 pub fn desired_action(
     record: &RolloutRecord,
@@ -29,7 +29,7 @@ pub fn desired_action(
     }
 }
 
-/// What a record with a driver asks of a node.
+/// What a record with a driver requires from a node.
 #[must_use]
 pub fn driven_action(record: &RolloutRecord, id: &NodeId, node: &NodeState) -> Option<NodeEvent> {
     if record.dry_run || record.mode != RolloutMode::Driver || is_stale_record(record, node) {
@@ -43,7 +43,7 @@ pub fn driven_action(record: &RolloutRecord, id: &NodeId, node: &NodeState) -> O
         (RolloutStatus::Aborting | RolloutStatus::Aborted, _) => {
             over(record.reason.as_deref().unwrap_or("the rollout was aborted"))
         }
-        (_, NodeStatus::Failed) => over("the driver counts this node as failed"),
+        (_, NodeStatus::Failed) => over("the driver marked this node as failed"),
         (_, NodeStatus::Silent) => over("the driver did not hear from this node"),
         (RolloutStatus::Completed, _) => over("the rollout is over"),
         (RolloutStatus::Rolling | RolloutStatus::Paused, _) => {
@@ -55,7 +55,7 @@ pub fn driven_action(record: &RolloutRecord, id: &NodeId, node: &NodeState) -> O
 
 fn batch_action(record: &RolloutRecord, node: &NodeState, is_in: bool) -> Option<NodeEvent> {
     let has_ended = node.has_ended(&record.id, record.created);
-    // A batch that was told to switch is finished also when it is paused; one that was not begins nothing.
+    // A batch that was told to switch is finished even when the rollout is paused; a batch that was not does not start.
     if record.state == RolloutStatus::Paused && record.phase == BatchPhase::Prepare {
         return None;
     }
@@ -71,8 +71,9 @@ fn batch_action(record: &RolloutRecord, node: &NodeState, is_in: bool) -> Option
     }
 }
 
-/// What a record of clock mode asks of a node: nobody says apply or confirm, so it goes on by itself once its moment has come, and
-/// keeps what has proved itself. A push that aborts the record takes it back; one that pauses it keeps others from beginning.
+/// What a record in clock mode requires from a node: no driver sends apply or confirm, so the node continues by itself
+/// once its time has come, and keeps a version that passed its soak. A push that aborts the record rolls it back; one
+/// that pauses it stops other nodes from starting.
 #[must_use]
 pub fn clocked_action(
     record: &RolloutRecord,
@@ -85,7 +86,7 @@ pub fn clocked_action(
     }
     let id = || record.id.clone();
     if node.current_rollout() != Some(&record.id) {
-        // Nobody ends such a record: one that is older than what the node took since has had its time.
+        // Nobody ends such a record: it is over if the node has accepted a newer one since.
         let is_outdated = node.newest.is_some_and(|newest| newest > record.created);
         let has_ended = node.has_ended(&record.id, record.created) || is_outdated;
         let is_fit = report.protocol >= record.min_protocol && report.degraded.is_none();
@@ -107,17 +108,17 @@ pub fn clocked_action(
     }
 }
 
-/// True when a binary is older than the one that runs, and nobody said that this is meant: no plan was made with this node.
+/// True when a binary is older than the running one, and no plan with this node allows the downgrade.
 fn is_downgrade(record: &RolloutRecord, node: &NodeState) -> bool {
     let is_older = || compare(&record.to, &node.running) == Some(std::cmp::Ordering::Less);
     record.component == Component::Agent && !record.anyway && is_older()
 }
 
-/// What follows when the record of the rollout that a node is in is not there any more: nobody will ever confirm it.
+/// What follows when the record of the node's rollout no longer exists: no driver will ever confirm it.
 #[must_use]
 pub fn orphaned_action(node: &NodeState) -> Option<NodeEvent> {
     let rollout = node.current_rollout()?.clone();
-    Some(NodeEvent::Withdraw(rollout, "the record of the rollout is gone".to_owned()))
+    Some(NodeEvent::Withdraw(rollout, "the rollout record was deleted".to_owned()))
 }
 
 /// The order of a record.
@@ -136,13 +137,13 @@ const fn record_serial(record: &RolloutRecord) -> AcceptedSerial {
     AcceptedSerial { created: record.created, serial: record.serial }
 }
 
-/// True when a newer record of that rollout was heeded before: somebody shows an old one again.
+/// True when the node already accepted a newer record of that rollout: this is a replay.
 #[must_use]
 pub fn is_stale_record(record: &RolloutRecord, node: &NodeState) -> bool {
     node.heard.get(&record.id).is_some_and(|before| *before > record_serial(record))
 }
 
-/// Remembers that a record was heeded, so that no older one is; an older one is not remembered.
+/// Remembers the serial of an accepted record, so that no older one is accepted; an older one is not remembered.
 pub fn accept_record(record: &RolloutRecord, node: &mut NodeState) {
     let before = node.heard.entry(record.id.clone()).or_insert(record_serial(record));
     *before = record_serial(record).max(*before);

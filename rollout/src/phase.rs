@@ -1,8 +1,9 @@
-//! One node in a rollout: where it stands and an event in, where it stands then and what to do out.
+//! One node in a rollout: its state and an event in, its next state and the actions out.
 //!
-//! Law: total and pure. Every event is answered in every phase; one that does not belong there changes nothing. What [`step`]
-//! gives back is written down before it is done, and doing it twice is as good as once, so that a crash between the two
-//! loses nothing. A node always has a version that it can run: [`NodeState::running`] moves only when the new one is confirmed.
+//! Law: total and pure. Every event has a result in every phase; an event that does not belong to the phase changes
+//! nothing. The result of [`step`] is saved before the actions run, and every action is safe to repeat, so a crash
+//! between the two loses nothing. A node always has a version that it can run: [`NodeState::running`] changes only when
+//! the new version is confirmed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,48 +15,48 @@ use zagent_config::ids::RolloutId;
 use crate::Span;
 use crate::version::compare;
 
-/// So many looks in a row that find it not ready roll back.
+/// This many failed checks in a row roll back.
 pub const MAX_MISSES: u32 = 3;
-/// How often a soaking node is looked at.
+/// How often a soaking node is checked.
 pub const SOAK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// The shortest time until a new version must be confirmed.
+/// The shortest time limit for the confirmation of a new version.
 const MIN_CONFIRM_TIME: Duration = Duration::from_secs(5 * 60);
-/// Versions that are remembered as rejected.
+/// Maximum number of rejected versions that are remembered.
 const MAX_REJECTED: usize = 256;
-/// Rollouts that are remembered as ended.
+/// Maximum number of ended rollouts that are remembered.
 const MAX_ENDED: usize = 64;
-/// Characters of a reason: it is kept in a small file.
+/// Maximum characters of a reason: it is saved in a small file.
 const MAX_REASON_CHARS: usize = 500;
 
-/// What a node is asked to become.
+/// The target of a node in a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutOrder {
-    /// By which rollout; none when somebody on the host goes back, which is all that is done without one.
+    /// The rollout; `None` when someone on the host rolls back, which is the only action without a rollout.
     pub rollout: Option<RolloutId>,
     /// The version or commit.
     pub to: String,
-    /// How long it proves itself.
+    /// How long it soaks.
     pub soak: Span,
-    /// True when it is meant although it was rejected once.
+    /// True to accept a version that was rejected before.
     pub anyway: bool,
-    /// When the rollout was ordered: with its name, that tells it from all others.
+    /// When the rollout was ordered: together with its name, this identifies it.
     #[serde(default)]
     pub created: Timestamp,
 }
 
 impl RolloutOrder {
-    /// How long after it was applied it must be confirmed.
+    /// The time limit for the confirmation after it was applied.
     #[must_use]
     pub fn confirm_timeout(&self) -> Duration {
         self.soak.0.saturating_mul(3).max(MIN_CONFIRM_TIME)
     }
 }
 
-/// Where a node stands.
+/// The phase of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum NodePhase {
-    /// It runs what it should.
+    /// It runs the expected version.
     #[default]
     Idle,
     /// It fetches and verifies.
@@ -65,57 +66,57 @@ pub enum NodePhase {
         /// Since when.
         since: Timestamp,
     },
-    /// It has what it needs.
+    /// Everything is fetched and verified.
     Staged {
         /// What.
         order: RolloutOrder,
         /// Since when.
         since: Timestamp,
     },
-    /// It switches.
+    /// It switches to the new version.
     Applying {
         /// To what.
         order: RolloutOrder,
         /// Since when.
         since: Timestamp,
     },
-    /// It runs the new one, which has to prove itself and be confirmed.
+    /// It runs the new version, which must pass its soak and be confirmed.
     Soaking {
         /// What.
         order: RolloutOrder,
         /// Since when.
         since: Timestamp,
-        /// By when it must be confirmed.
+        /// The deadline for the confirmation.
         deadline: Timestamp,
-        /// Looks in a row that found it not ready.
+        /// Failed checks in a row.
         misses: u32,
-        /// Since when it has been ready; none when the last look found it not.
+        /// Since when it has been ready; `None` when the last check failed.
         ready_since: Option<Timestamp>,
     },
-    /// It goes back.
+    /// It rolls back.
     RollingBack {
-        /// What it goes back from.
+        /// The version it rolls back from.
         order: RolloutOrder,
-        /// What it goes back to.
+        /// The version it rolls back to.
         back: String,
         /// Why.
         why: String,
-        /// True when the version is to blame.
+        /// True when the version is the cause.
         rejects: bool,
         /// Since when.
         since: Timestamp,
     },
 }
 
-/// How a rollout ended on a node.
+/// The result of a rollout on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeOutcome {
-    /// It keeps the new one.
+    /// It keeps the new version.
     Confirmed,
-    /// It is back on the old one, or never left it.
+    /// It is back on the old version, or never left it.
     Failed,
-    /// The rollout was withdrawn before anything was tried.
+    /// The rollout was withdrawn before anything was applied.
     Withdrawn,
 }
 
@@ -137,87 +138,88 @@ pub struct LastRollout {
     pub created: Timestamp,
 }
 
-/// What a node knows about itself, kept on disk.
+/// The state of a node, saved on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeState {
-    /// The version that counts as good.
+    /// The version that is known to be good.
     pub running: String,
-    /// The good one before.
+    /// The good version before it.
     pub previous: Option<String>,
-    /// Where it stands.
+    /// The phase.
     pub phase: NodePhase,
-    /// Versions that failed here, and why.
+    /// Versions that failed on this node, and why.
     pub rejected: BTreeMap<String, String>,
-    /// How the last rollout ended.
+    /// The result of the last rollout.
     pub last: Option<LastRollout>,
-    /// The rollouts that ended here, the last one last: each is carried out once.
+    /// The rollouts that ended on this node, the last one at the end: each runs once.
     pub ended: Vec<(RolloutId, Timestamp)>,
-    /// When the newest rollout was ordered that this node ever began.
+    /// When the newest rollout that this node ever started was ordered.
     pub newest: Option<Timestamp>,
-    /// What was heeded of each rollout: an older record of it is not.
+    /// The newest accepted serial per rollout: older records are refused.
     pub heard: BTreeMap<RolloutId, AcceptedSerial>,
 }
 
-/// Which write of a record was heeded last.
+/// The newest accepted serial of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AcceptedSerial {
-    /// When the rollout was ordered; a later one of the same name is another.
+    /// When the rollout was ordered; a later one with the same name is another rollout.
     pub created: Timestamp,
     /// The serial of the record.
     pub serial: u64,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
-    /// The node is to fetch and verify.
+    /// Fetch and verify.
     Prepare(RolloutOrder),
-    /// The node is to switch.
+    /// Switch to the new version.
     Apply(RolloutId),
-    /// The node is to keep the new one.
+    /// Keep the new version.
     Confirm(RolloutId),
-    /// The rollout is over for this node.
+    /// The rollout has ended for this node.
     Withdraw(RolloutId, String),
-    /// It has what it needs.
+    /// The fetch succeeded.
     Fetched,
-    /// It could not be fetched or verified.
+    /// Fetch or verification failed.
     FetchFailed(String),
-    /// It runs the new one.
+    /// The new version runs.
     Applied,
-    /// It could not switch.
+    /// The switch failed.
     ApplyFailed(String),
-    /// It was looked at, and is ready.
+    /// A check found it ready.
     Ready,
-    /// It was looked at, and is not; or it ended.
+    /// A check found it not ready; or it exited.
     NotReady(String),
-    /// It is back on the old one.
+    /// It is back on the old version.
     RolledBack,
-    /// It could not go back.
+    /// The rollback failed.
     RollbackFailed(String),
-    /// Somebody on the host asks to go back.
+    /// Someone on the host requests a rollback.
     RollBack(String),
     /// Time passes.
     Tick,
-    /// The process that carries out actions has just begun.
+    /// The process that runs the actions has started.
     Boot,
 }
 
-/// Something to do.
+/// An action.
 ///
-/// Actions are done one after the other, and one answers only as long as no later one has taken its place: what is still being
-/// fetched when a [`NodeAction::Discard`] comes answers nothing any more.
+/// Actions run one after the other, and an action reports a result only while no later action replaced it: a fetch that
+/// is still running when a [`NodeAction::Discard`] arrives reports nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeAction {
     /// Fetch and verify; answer with [`NodeEvent::Fetched`] or [`NodeEvent::FetchFailed`].
     Fetch(RolloutOrder),
-    /// Forget what was fetched; no answer.
+    /// Delete what was fetched; no answer.
     Discard(String),
     /// Verify again, switch, start; answer with [`NodeEvent::Applied`] or [`NodeEvent::ApplyFailed`].
     Apply(String),
     /// Switch back, start; answer with [`NodeEvent::RolledBack`] or [`NodeEvent::RollbackFailed`].
     RollBack(String),
-    /// The version is good: what is older than the one before it may go, and the watchdog renews itself; no answer.
+    /// The version is good: versions older than the previous one may be deleted, and the watchdog updates itself; no
+    /// answer.
     Settle(String),
 }
 
@@ -238,7 +240,7 @@ impl NodeState {
         }
     }
 
-    /// The rollout that it is in.
+    /// The rollout that it takes part in.
     #[must_use]
     pub const fn current_rollout(&self) -> Option<&RolloutId> {
         match &self.phase {
@@ -251,13 +253,13 @@ impl NodeState {
         }
     }
 
-    /// True while it runs something that nobody has confirmed.
+    /// True while it runs an unconfirmed version.
     #[must_use]
     pub const fn is_unconfirmed(&self) -> bool {
         matches!(self.phase, NodePhase::Applying { .. } | NodePhase::Soaking { .. })
     }
 
-    /// True when a rollout has ended on this node, however it did.
+    /// True when a rollout has ended on this node, with any result.
     #[must_use]
     pub fn has_ended(&self, rollout: &RolloutId, created: Timestamp) -> bool {
         self.ended.iter().any(|(id, at)| id == rollout && *at == created)
@@ -303,18 +305,18 @@ impl NodeState {
             }
         }
         self.rejected.insert(version.to_owned(), truncate_reason(why));
-        // Nobody goes back to what is bad.
+        // Never roll back to a bad version.
         self.previous.take_if(|previous| previous == version);
     }
 
-    /// Throws a version away, unless it is needed: a rollout may lead to the one before.
+    /// Deletes a version, unless it is needed: a rollout may target the previous one.
     fn discard_version(&self, version: String) -> Vec<NodeAction> {
         let needed = version == self.running || self.previous.as_ref() == Some(&version);
         if needed { vec![] } else { vec![NodeAction::Discard(version)] }
     }
 }
 
-/// What follows from an event, and what is to be done about it.
+/// The result of an event, and the actions to run.
 #[must_use]
 pub fn step(node: &NodeState, event: NodeEvent, now: Timestamp) -> (NodeState, Vec<NodeAction>) {
     let mut next = node.clone();
@@ -335,7 +337,7 @@ pub fn step(node: &NodeState, event: NodeEvent, now: Timestamp) -> (NodeState, V
 
 fn step_idle(node: &mut NodeState, event: NodeEvent, now: Timestamp) -> Vec<NodeAction> {
     match event {
-        // Nobody would ever say apply or confirm.
+        // No driver would ever send apply or confirm.
         NodeEvent::Prepare(order) if order.rollout.is_none() => vec![],
         NodeEvent::Prepare(order) if order.to == node.running => {
             node.end_rollout(&order, NodeOutcome::Confirmed, None, now);
@@ -343,13 +345,13 @@ fn step_idle(node: &mut NodeState, event: NodeEvent, now: Timestamp) -> Vec<Node
         }
         NodeEvent::Prepare(order) => {
             if let Some(why) = node.rejected.get(&order.to).filter(|_| !order.anyway) {
-                let why = format!("{} was rejected here before: {why}", order.to);
+                let why = format!("{} was already rejected on this node: {why}", order.to);
                 node.end_rollout(&order, NodeOutcome::Failed, Some(why), now);
                 return vec![];
             }
-            // Another rollout brought something newer since this one was planned.
+            // Another rollout installed something newer after this one was planned.
             if compare(&order.to, &node.running) == Some(std::cmp::Ordering::Less) && !order.anyway {
-                let why = format!("{} is older than {}, which runs here", order.to, node.running);
+                let why = format!("{} is older than {}, which runs on this node", order.to, node.running);
                 node.end_rollout(&order, NodeOutcome::Failed, Some(why), now);
                 return vec![];
             }
@@ -411,7 +413,7 @@ fn step_staged(
     }
 }
 
-/// What was only fetched is thrown away when nobody wants it any more.
+/// Discards what was only fetched when it is no longer needed.
 fn step_withdrawable(
     node: &mut NodeState,
     order: RolloutOrder,
@@ -438,7 +440,7 @@ fn step_applying(
     event: NodeEvent,
     now: Timestamp,
 ) -> Vec<NodeAction> {
-    // A clock that was set back must not give more time than a new start would.
+    // If the clock was set back, the time left must not be longer than after a fresh start.
     let since = since.min(now);
     match event {
         NodeEvent::Applied => {
@@ -451,7 +453,7 @@ fn step_applying(
         NodeEvent::Withdraw(rollout, why) if order.rollout.as_ref() == Some(&rollout) => {
             node.start_rollback(order, why, false, now)
         }
-        // A version that takes the whole host down when it is applied would be applied at every boot for ever.
+        // A version that crashes the whole host when it is applied would be applied again at every boot.
         _ if now >= saturating_after(since, order.confirm_timeout()) => {
             let why = format!("it was not applied within {}", Span(order.confirm_timeout()));
             node.start_rollback(order, why, false, now)
@@ -482,7 +484,7 @@ fn step_soaking(
     event: NodeEvent,
     now: Timestamp,
 ) -> Vec<NodeAction> {
-    // A clock that was set back must not give more time than a new start would.
+    // If the clock was set back, the time left must not be longer than after a fresh start.
     if now < soak.since {
         soak.since = now;
         soak.deadline = saturating_after(now, soak.order.confirm_timeout());
@@ -505,7 +507,7 @@ fn step_soaking(
             soak.misses = 0;
             soak.ready_since.get_or_insert(now);
         }
-        // What was ready before the host went down is not yet ready after it came up.
+        // A version that was ready before a reboot must become ready again after it.
         NodeEvent::Boot => soak.ready_since = None,
         NodeEvent::NotReady(why) => {
             (soak.misses, soak.ready_since) = (soak.misses + 1, None);
@@ -516,7 +518,7 @@ fn step_soaking(
         _ => {}
     }
     if now >= soak.deadline {
-        let why = format!("nobody confirmed it within {}", Span(soak.order.confirm_timeout()));
+        let why = format!("the driver did not confirm it within {}", Span(soak.order.confirm_timeout()));
         return node.start_rollback(soak.order, why, false, now);
     }
     let SoakState { order, since, deadline, misses, ready_since } = soak;
@@ -525,8 +527,8 @@ fn step_soaking(
 }
 
 impl SoakState {
-    /// True when it has run for as long as it must and was ready at the last look, and its time is not over. Short of [`MAX_MISSES`]
-    /// in a row, a miss does not begin the time anew.
+    /// True when it ran long enough, was ready at the last check, and its time is not over. Fewer than [`MAX_MISSES`]
+    /// failed checks in a row do not restart the time.
     fn is_proven(&self, now: Timestamp) -> bool {
         self.ready_since.is_some()
             && now >= saturating_after(self.since, self.order.soak.0)
@@ -566,7 +568,7 @@ fn step_rolling_back(
     }
 }
 
-/// As much of a reason as is kept.
+/// A reason, cut to the maximum length.
 fn truncate_reason(why: &str) -> String {
     match why.char_indices().nth(MAX_REASON_CHARS) {
         Some((end, _)) => format!("{}…", &why[..end]),
@@ -574,7 +576,7 @@ fn truncate_reason(why: &str) -> String {
     }
 }
 
-/// A moment so much later, or the last there is.
+/// A later moment, or the maximum.
 #[must_use]
 pub fn saturating_after(moment: Timestamp, time: Duration) -> Timestamp {
     let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);

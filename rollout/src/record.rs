@@ -1,7 +1,7 @@
 //! `rollout.yaml`: the order and its progress in one record.
 //!
-//! Law: a record says everything that a driver or a node must know; whoever reads it can go on from there. Every write
-//! raises `serial`, so that an old one is known as such. What a newer version added is kept as it is by an older one.
+//! Law: a record contains everything that a driver or a node needs; any reader can continue from there. Every write
+//! increases `serial`, so that old records are recognized. Older versions keep the fields that a newer version added.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub const RECORD_SCHEMA: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Component {
-    /// The binary, by a version.
+    /// The agent binary, by version.
     Agent,
-    /// The states, by a commit.
+    /// The states, by commit.
     States,
 }
 
 impl Component {
-    /// Its word in records and keys.
+    /// Its name in records and keys.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,39 +35,39 @@ impl Component {
     }
 }
 
-/// Who decides when a node's turn has come.
+/// How the time of each node is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RolloutMode {
-    /// A driver, by what nodes report.
+    /// By a driver, from what nodes report.
     #[default]
     Driver,
-    /// The clock: waves by time; no node needs to report, nobody needs to write.
+    /// By the clock: waves by time; no node needs to report, and no one needs to write.
     Clock,
 }
 
-/// How much care is taken.
+/// How careful the rollout is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RolloutProfile {
     /// As the fields say.
     #[default]
     Normal,
-    /// One canary, then everybody; maintenance windows do not hold it up. Pauses and pins do.
+    /// One canary, then all nodes; ignores maintenance windows. Pauses and pins still apply.
     Emergency,
 }
 
-/// Nodes that go first: so many of each stratum.
+/// Nodes that go first: this many per stratum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Canary {
-    /// Nodes a stratum; none with 0.
+    /// Nodes per stratum; none with 0.
     pub count: usize,
-    /// What strata are made of: `os`, `arch`, `role`.
+    /// The facts that define strata: `os`, `arch`, `role`.
     #[serde(default = "strata")]
     pub by: Vec<String>,
 }
 
-/// By which facts strata are told apart unless the order says otherwise.
+/// The default facts that define strata.
 fn strata() -> Vec<String> {
     ["os", "arch", "role"].map(String::from).to_vec()
 }
@@ -89,10 +89,10 @@ pub struct Artifact {
     pub size: u64,
     /// Its digest, in hex.
     pub blake3: String,
-    /// Where it is, over https.
+    /// Its https URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The Git ref that holds it, in the repository of the record.
+    /// The Git ref that contains it, in the repository of the record.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The SSH signature of the release, armoured.
@@ -100,7 +100,7 @@ pub struct Artifact {
     pub signature: Option<String>,
 }
 
-/// Where the current batch stands.
+/// The phase of the current batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchPhase {
@@ -109,37 +109,37 @@ pub enum BatchPhase {
     Prepare,
     /// Nodes switch.
     Apply,
-    /// Nodes prove themselves.
+    /// Nodes soak.
     Soak,
-    /// Nodes keep it.
+    /// Nodes confirm.
     Confirm,
     /// Between two batches.
     Pause,
 }
 
-/// Where a node stands in a rollout, as far as the driver knows.
+/// The status of a node in a rollout, as far as the driver knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeStatus {
     /// Its turn has not come, or it has not answered yet.
     #[default]
     Waiting,
-    /// It has what it needs.
+    /// Everything is fetched and verified.
     Prepared,
-    /// It runs the new one, unconfirmed.
+    /// It runs the new version, unconfirmed.
     Applied,
-    /// It keeps the new one.
+    /// It keeps the new version.
     Confirmed,
-    /// It did not work out; the node is back on what it had.
+    /// It failed; the node is back on the old version.
     Failed,
-    /// It does not answer, and goes on without a driver: whatever it had unconfirmed, it takes back.
+    /// It does not answer, and continues without a driver: it rolls back everything unconfirmed.
     Silent,
 }
 
-/// How one node does.
+/// The progress of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeProgress {
-    /// Where it stands.
+    /// Its status.
     pub status: NodeStatus,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,10 +147,10 @@ pub struct NodeProgress {
     /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Since when it is late; it fails, or counts as silent, when it stays so.
+    /// Since when it is late; if it stays late, it fails or counts as silent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Timestamp>,
-    /// Why it is waited for although it is late: what its reports say that holds it.
+    /// Why the driver waits for it although it is late: the hold in its reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
     /// The fingerprint of the key that signs its reports.
@@ -158,27 +158,27 @@ pub struct NodeProgress {
     pub key: Option<String>,
 }
 
-/// Where a rollout stands.
+/// The status of a rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RolloutStatus {
-    /// Written; nobody has begun.
+    /// Written; not started.
     #[default]
     Created,
     /// Under way.
     Rolling,
-    /// The batch under way is finished, no other begun.
+    /// The current batch is finished, no other starts.
     Paused,
-    /// Every node was asked, and few enough failed.
+    /// All nodes took part, and few enough failed.
     Completed,
-    /// Somebody asked for its end.
+    /// An abort was requested.
     Aborting,
-    /// Over before its time.
+    /// Aborted.
     Aborted,
 }
 
 impl RolloutStatus {
-    /// True when nothing follows.
+    /// True when the status is final.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Aborted)
@@ -198,12 +198,12 @@ impl RolloutStatus {
     }
 }
 
-/// Who drives, and when it last said so.
+/// The driver, and its last heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverLease {
-    /// Who.
+    /// Its id.
     pub id: String,
-    /// When.
+    /// The time of the heartbeat.
     pub heartbeat: Timestamp,
 }
 
@@ -216,74 +216,74 @@ pub struct RolloutRecord {
     pub id: RolloutId,
     /// What is rolled out.
     pub component: Component,
-    /// To which version or commit.
+    /// The target version or commit.
     pub to: String,
-    /// From which, as far as that is one.
+    /// The version or commit before, if it is the same for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// To which nodes: a compound target.
+    /// The target nodes: a compound target.
     pub target: String,
-    /// Nodes a batch.
+    /// Nodes per batch.
     pub batch_size: BatchSize,
-    /// Who goes first.
+    /// The nodes that go first.
     #[serde(default)]
     pub canary: Canary,
-    /// How long nodes prove themselves.
+    /// How long nodes soak.
     pub soak_time: Span,
-    /// How long between two batches.
+    /// The pause between two batches.
     pub batch_pause: Span,
-    /// So many failed nodes end it.
+    /// Abort after this number of failed nodes.
     pub max_failed: usize,
-    /// So many silent nodes are passed over; one more ends it.
+    /// This number of silent nodes is allowed; one more aborts.
     #[serde(default)]
     pub max_silent: usize,
-    /// What every node must speak.
+    /// The protocol that every node must support.
     #[serde(default)]
     pub min_protocol: u32,
-    /// True when nothing is done.
+    /// True for a dry run.
     #[serde(default)]
     pub dry_run: bool,
-    /// Who decides when a node's turn has come.
+    /// How the time of each node is decided.
     #[serde(default)]
     pub mode: RolloutMode,
-    /// How much care is taken.
+    /// How careful the rollout is.
     #[serde(default)]
     pub profile: RolloutProfile,
-    /// True when an older version, or one that a node rejected, is meant.
+    /// True to accept an older version, or one that a node rejected.
     #[serde(default)]
     pub anyway: bool,
     /// The binaries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
-    /// Who comes when.
+    /// The nodes per batch, in order.
     #[serde(default)]
     pub batches: Vec<Vec<NodeId>>,
-    /// The batch under way.
+    /// The current batch.
     #[serde(default)]
     pub current_batch: usize,
-    /// Where it stands.
+    /// The phase of the batch.
     #[serde(default)]
     pub phase: BatchPhase,
     /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase_since: Option<Timestamp>,
-    /// How each node does.
+    /// The progress of each node.
     #[serde(default)]
     pub nodes: BTreeMap<NodeId, NodeProgress>,
     /// How many failed.
     #[serde(default)]
     pub failed: usize,
-    /// Where it stands.
+    /// The status.
     pub state: RolloutStatus,
-    /// Why it is paused or was ended.
+    /// Why it is paused or was aborted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who drives.
+    /// The driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<DriverLease>,
-    /// When it was ordered, and by whom.
+    /// When it was ordered.
     pub created: Timestamp,
-    /// By whom.
+    /// Who ordered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// When it began.
@@ -292,9 +292,9 @@ pub struct RolloutRecord {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Timestamp>,
-    /// How often it was written.
+    /// The number of writes.
     pub serial: u64,
-    /// What this version does not know.
+    /// Fields that this version does not know.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
@@ -306,7 +306,7 @@ impl RolloutRecord {
         self.batches.iter().position(|batch| batch.contains(node))
     }
 
-    /// Where a node stands.
+    /// The status of a node.
     #[must_use]
     pub fn node_status(&self, node: &NodeId) -> NodeStatus {
         self.nodes.get(node).map_or(NodeStatus::Waiting, |progress| progress.status)

@@ -1,6 +1,6 @@
-//! Where rollouts are written and reports are read, as the driver sees it.
+//! The stores for rollout records and node reports, as the driver sees them.
 //!
-//! Law: a record is replaced only by whoever knows it, as on a [board](crate::board).
+//! Law: only a writer that knows the present version replaces a record, as on a [board](crate::board).
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,28 @@ use crate::board::{BoardError, VersionToken};
 use crate::record::{Component, RolloutRecord};
 use crate::report::NodeReport;
 
-/// Something as it was found.
+/// A stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedValue<T> {
-    /// What.
+    /// The value.
     pub value: T,
-    /// Which version of it.
+    /// Its version.
     pub token: VersionToken,
 }
 
 /// The records of rollouts.
 pub trait Records {
-    /// One record; none when there is no such rollout.
+    /// One record; `None` when the rollout does not exist.
     ///
     /// # Errors
-    /// Fails when the place cannot be asked, and when what is there is no record.
+    /// Fails when the store cannot be read, or when the value is not a record.
     fn get(&mut self, id: &RolloutId) -> Result<Option<VersionedValue<RolloutRecord>>, BoardError>;
 
-    /// Writes a record, when it is still what the writer knows; `expected` is none for a new one. `note` is what happened,
-    /// its first line short; a write that is not `lasting` need not be kept in a log.
+    /// Writes a record, if it is still the version that the writer knows; `expected` is `None` for a new one. `note`
+    /// says what happened, with a short first line; a write that is not `lasting` need not be kept in a log.
     ///
     /// # Errors
-    /// Fails with a conflict when it is not, and when the place cannot be asked.
+    /// Fails with a conflict when it is not, and when the store cannot be reached.
     fn put(
         &mut self,
         record: &RolloutRecord,
@@ -43,16 +43,16 @@ pub trait Records {
     /// All records, by id.
     ///
     /// # Errors
-    /// Fails when the place cannot be asked.
+    /// Fails when the store cannot be read.
     fn list(&mut self) -> Result<Vec<VersionedValue<RolloutRecord>>, BoardError>;
 
-    /// Those that the last list left out: they are there, and cannot be read or do not count. Whoever knew one before goes
-    /// by what it knew.
+    /// The records that the last list skipped: they exist, but cannot be read or are not accepted. A reader that knew
+    /// one before keeps what it knew.
     fn unreadable(&self) -> Vec<RolloutId> {
         Vec::new()
     }
 
-    /// Removes a record, when it is still what the writer knows.
+    /// Removes a record, if it is still the version that the writer knows.
     ///
     /// # Errors
     /// As [`Records::put`].
@@ -61,29 +61,29 @@ pub trait Records {
 
 /// The reports of nodes.
 pub trait Reports {
-    /// What every node said last about a component. A report that is not its node's own is not among them.
+    /// The last report of every node about a component, without reports that their node did not sign.
     ///
     /// # Errors
-    /// Fails when the board cannot be asked.
+    /// Fails when the board cannot be reached.
     fn latest_reports(&mut self, component: Component) -> Result<BTreeMap<NodeId, NodeReport>, BoardError>;
 
-    /// Says something about this node.
+    /// Publishes a report of this node.
     ///
     /// # Errors
-    /// Fails when the board cannot be asked, and when it says no.
+    /// Fails when the board cannot be reached, and when it refuses.
     fn put(&mut self, report: &NodeReport) -> Result<(), BoardError>;
 
-    /// Forgets a node that is gone.
+    /// Forgets a node that was removed.
     ///
     /// # Errors
-    /// Fails when the board cannot be asked.
+    /// Fails when the board cannot be reached.
     fn forget(&mut self, component: Component, id: &NodeId) -> Result<(), BoardError>;
 
-    /// The fingerprints of the keys that signed what was read last, for [`Progress::key`](crate::record::Progress::key).
+    /// The fingerprints of the keys that signed the last reports, for [`Progress::key`](crate::record::Progress::key).
     fn signing_keys(&self) -> BTreeMap<NodeId, String> {
         BTreeMap::new()
     }
 
-    /// Holds nodes to the keys that a record names: whoever takes a rollout over need not have seen them before.
+    /// Pins nodes to the keys in a record: a driver that takes over may not have seen them before.
     fn pin_keys(&mut self, _record: &RolloutRecord) {}
 }

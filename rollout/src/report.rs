@@ -1,4 +1,4 @@
-//! What a node says about itself: one report for each component.
+//! What a node reports about itself: one report per component.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use zagent_config::ids::{NodeId, RolloutId};
 use crate::phase::{NodeOutcome, NodePhase, NodeState};
 use crate::record::Component;
 
-/// What a node does.
+/// The activity of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeActivity {
-    /// Nothing but its work.
+    /// Nothing.
     #[default]
     Idle,
     /// It fetches and verifies.
     Preparing,
-    /// It has what it needs.
+    /// Everything is fetched and verified.
     Staged,
     /// It switches.
     Applying,
-    /// It runs the new one, unconfirmed.
+    /// It runs the new version, unconfirmed.
     Soaking,
-    /// It goes back.
+    /// It rolls back.
     RollingBack,
 }
 
-/// How a rollout ended on this node.
+/// The result of a rollout on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRollout {
     /// Which rollout.
     pub rollout: RolloutId,
-    /// How it ended; none while it is under way.
+    /// The result; `None` while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<NodeOutcome>,
     /// Why it failed.
@@ -41,20 +41,20 @@ pub struct NodeRollout {
     pub error: Option<String>,
     /// Since when.
     pub at: Timestamp,
-    /// When the new one was first seen ready, since it was last not.
+    /// When the new version became ready, without an interruption since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_since: Option<Timestamp>,
-    /// When the rollout was ordered: another of the same name is another.
+    /// When the rollout was ordered: another one with the same name is a different rollout.
     #[serde(default)]
     pub created: Timestamp,
 }
 
-/// The process that the watchdog looks after.
+/// The process that the watchdog supervises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentProcess {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// Seconds since it began.
+    /// Seconds since it started.
     pub uptime: u64,
 }
 
@@ -63,13 +63,13 @@ pub struct AgentProcess {
 pub struct ReportedRun {
     /// Which.
     pub run: String,
-    /// When it began.
+    /// When it started.
     pub at: Timestamp,
-    /// How it went.
+    /// The result.
     pub success: bool,
-    /// States that changed.
+    /// Number of changed states.
     pub changed: usize,
-    /// States that failed.
+    /// Number of failed states.
     pub failed: usize,
 }
 
@@ -78,37 +78,37 @@ pub struct ReportedRun {
 pub struct NodeReport {
     /// The node.
     pub id: NodeId,
-    /// What it speaks of.
+    /// The component.
     pub component: Component,
     /// The version of the agent.
     pub version: String,
     /// The commit of its states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// What it does.
+    /// Its activity.
     pub state: NodeActivity,
-    /// The rollout that it takes part in, or took part in last.
+    /// The rollout that it takes part in, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<NodeRollout>,
     /// Its kernel, such as `linux`.
     pub os: String,
     /// Its machine, such as `x86_64`.
     pub arch: String,
-    /// The facts that targets and strata ask for.
+    /// The facts for targets and strata.
     #[serde(default)]
     pub facts: BTreeMap<String, serde_json::Value>,
-    /// When this was true.
+    /// The time of the report.
     pub updated_at: Timestamp,
-    /// The process that runs.
+    /// The running process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<AgentProcess>,
-    /// Why it is not well; none when it is.
+    /// Why it is degraded; `None` when it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<String>,
-    /// Why it begins nothing now, such as a pause or a closed window; it is well and goes on afterwards.
+    /// Why it starts nothing now, such as a pause or a closed window; it is healthy and continues afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<String>,
-    /// What it speaks.
+    /// Its protocol version.
     #[serde(default)]
     pub protocol: u32,
     /// The last run.
@@ -117,7 +117,7 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    /// Takes over what a node's phase says.
+    /// Copies the state of a node's phase.
     pub fn update_from_node(&mut self, node: &NodeState) {
         let under_way = |order: &crate::phase::RolloutOrder, at| {
             let (rollout, created) = (order.rollout.clone()?, order.created);

@@ -1,10 +1,10 @@
-//! Binaries of the agent on disk: a fetched file in, a slot that is whole and can be run out.
+//! Agent binaries on disk: a fetched file in, a complete slot that can run out.
 //!
-//! `slots/<version>/` holds the program and what is known of it, and the link `slots/current` names the one that runs. The
-//! program that was installed with a package is the slot `built-in`; it lies where the package put it.
+//! `slots/<version>/` contains the program and its metadata, and the symlink `slots/current` names the running one. The
+//! program from the package is the slot `built-in`; it stays where the package installed it.
 //!
-//! Law: what is in a slot was synced before it had its name, and is hashed again before it is run. One that is not what it was
-//! is never run: there is always another, and at last the built-in one.
+//! Law: the content of a slot is synced before the slot gets its name, and hashed again before it runs. A slot that
+//! changed never runs: there is always another one, at least the built-in one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -18,18 +18,18 @@ use crate::fail_point;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-/// The name of the program that came with the package, where slots are listed.
+/// The name of the program from the package in lists of slots.
 pub const BUILT_IN: &str = "built-in";
 /// The program in a slot.
 const PROGRAM_FILE: &str = "zagent";
-/// What is known of it.
+/// Its metadata.
 const SLOT_FILE: &str = "slot.json";
-/// The link to the slot that runs.
+/// The symlink to the running slot.
 const CURRENT_LINK: &str = "current";
-/// Longest name of a version in bytes.
+/// The longest version name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// What is known of a slot.
+/// The metadata of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BinarySlot {
     /// Its version.
@@ -54,18 +54,20 @@ pub struct AgentProgram {
 /// Why a slot cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SlotError {
-    /// The version cannot be the name of a directory.
-    #[error("`{0}` is no version: letters, digits, `.`, `+`, `-` and `_`, and a letter or a digit first")]
+    /// The version cannot be a directory name.
+    #[error(
+        "`{0}` is not a version: use letters, digits, `.`, `+`, `-` and `_`, and start with a letter or a digit"
+    )]
     BadName(String),
-    /// There is none.
+    /// The slot does not exist.
     #[error("version {0} is not on this host")]
     Missing(String),
-    /// It is not what it was.
+    /// The program changed.
     #[error("the program of version {version} is damaged: {why}")]
     Damaged {
         /// Which.
         version: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// It cannot run on this machine.
@@ -76,18 +78,18 @@ pub enum SlotError {
         /// Why.
         why: String,
     },
-    /// The disk says no.
+    /// A disk operation failed.
     #[error("cannot {act} `{}`", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
         /// Why.
         #[source]
         source: io::Error,
     },
-    /// What is known of it cannot be kept or read.
+    /// Its metadata cannot be written or read.
     #[error(transparent)]
     JsonFile(#[from] JsonFileError),
 }
@@ -105,7 +107,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots in a directory, beside the program that was installed.
+    /// The slots in a directory, beside the installed program.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, built_in: AgentProgram) -> Self {
         Self { dir: dir.into(), built_in }
@@ -117,7 +119,7 @@ impl Slots {
         &self.built_in
     }
 
-    /// The version that the link names; that of the built-in program when there is none.
+    /// The version of the symlink; the built-in program's version when there is none.
     #[must_use]
     pub fn current(&self) -> String {
         let named = fs::read_link(self.dir.join(CURRENT_LINK)).ok();
@@ -125,32 +127,33 @@ impl Slots {
         named.unwrap_or(&self.built_in.version).to_owned()
     }
 
-    /// Where a file is fetched to. What an earlier attempt left there is gone.
+    /// The path for a fetched file. Removes what an earlier attempt left there.
     ///
     /// # Errors
-    /// Fails when the disk does.
+    /// Fails on a disk error.
     pub fn incoming_path(&self) -> Result<PathBuf, SlotError> {
         let dir = &self.dir;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(dir)
-            .map_err(disk_error("make the directory", dir))?;
+            .map_err(disk_error("create the directory", dir))?;
         let path = dir.join(".incoming");
         remove_path(&path)?;
         Ok(path)
     }
 
-    /// Makes a slot of a fetched file, which is moved there. It must have the digest that is named.
+    /// Creates a slot from a fetched file, which is moved there. It must have this digest.
     ///
     /// # Errors
-    /// Fails when the version is no name, the file is not what it should be or is for another machine, and when the disk does.
+    /// Fails when the version is not a valid name, the file has a wrong digest or is for another machine, or on a disk
+    /// error.
     pub fn install(&self, version: &str, file: &Path, blake3: &str, source: &str) -> Result<(), SlotError> {
         check_version_name(version)?;
-        let size = fs::metadata(file).map_err(disk_error("look at", file))?.len();
+        let size = fs::metadata(file).map_err(disk_error("stat", file))?.len();
         let found = file_digest(file).map_err(disk_error("read", file))?;
         if !found.eq_ignore_ascii_case(blake3) {
-            let why = format!("its digest is {found}, and {blake3} was ordered");
+            let why = format!("its digest is {found}, and the rollout expects {blake3}");
             return Err(SlotError::Damaged { version: version.into(), why });
         }
         let foreign = |why| SlotError::WrongMachine { version: version.into(), why };
@@ -159,14 +162,14 @@ impl Slots {
             .map_err(foreign)?;
         let new = self.dir.join(".new");
         remove_path(&new)?;
-        DirBuilder::new().mode(0o700).create(&new).map_err(disk_error("make the directory", &new))?;
+        DirBuilder::new().mode(0o700).create(&new).map_err(disk_error("create the directory", &new))?;
         let program = new.join(PROGRAM_FILE);
         fs::rename(file, &program).map_err(disk_error("move", file))?;
         fs::set_permissions(&program, Permissions::from_mode(0o755))
             .and_then(|()| File::open(&program)?.sync_all())
             .map_err(disk_error("sync", &program))?;
         let slot = BinarySlot { version: version.into(), blake3: found, size, source: source.into() };
-        // It syncs the directory, and so the name of the program too.
+        // This syncs the directory, and so the name of the program too.
         json_file::write(&new.join(SLOT_FILE), &slot)?;
         fail_point("slots::written").map_err(disk_error("write", &new))?;
         let place = self.dir.join(version);
@@ -176,10 +179,10 @@ impl Slots {
         self.sync_dir()
     }
 
-    /// A version as a program: looked up, and hashed again.
+    /// Finds the program of a version and hashes it again.
     ///
     /// # Errors
-    /// Fails when there is none, and when it is not what it was.
+    /// Fails when it does not exist, or when it changed.
     pub fn verify(&self, version: &str) -> Result<AgentProgram, SlotError> {
         check_version_name(version)?;
         let dir = self.dir.join(version);
@@ -193,12 +196,12 @@ impl Slots {
         let path = dir.join(PROGRAM_FILE);
         let found = file_digest(&path).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
         if found != slot.blake3 {
-            return Err(damaged(format!("its digest is {found}, and was {}", slot.blake3)));
+            return Err(damaged(format!("its digest is {found}, and it was {}", slot.blake3)));
         }
         Ok(AgentProgram { version: version.into(), path })
     }
 
-    /// True when a slot holds exactly this.
+    /// True when a slot contains exactly this.
     #[must_use]
     pub fn contains(&self, version: &str, blake3: &str) -> bool {
         let slot = json_file::read::<BinarySlot>(&self.dir.join(version).join(SLOT_FILE));
@@ -207,7 +210,7 @@ impl Slots {
             && self.verify(version).is_ok()
     }
 
-    /// The first of these versions that can be run, else the built-in program; and why the others cannot.
+    /// The first of these versions that can run, else the built-in program; and why the others cannot.
     #[must_use]
     pub fn pick_runnable<'a>(
         &self,
@@ -223,10 +226,10 @@ impl Slots {
         (self.built_in.clone(), passed_over)
     }
 
-    /// Lets the link name a program; the built-in one has none.
+    /// Points the symlink to a program; the built-in one has no symlink.
     ///
     /// # Errors
-    /// Fails when the disk does; then the link is as before.
+    /// Fails on a disk error; the symlink is then unchanged.
     pub fn set_current(&self, program: &AgentProgram) -> Result<(), SlotError> {
         let link = self.dir.join(CURRENT_LINK);
         if program.path == self.built_in.path {
@@ -237,15 +240,15 @@ impl Slots {
         }
         let new = self.dir.join(".current");
         remove_path(&new)?;
-        std::os::unix::fs::symlink(&program.version, &new).map_err(disk_error("make the link", &new))?;
+        std::os::unix::fs::symlink(&program.version, &new).map_err(disk_error("create the symlink", &new))?;
         fs::rename(&new, &link).map_err(disk_error("move", &new))?;
         self.sync_dir()
     }
 
-    /// Removes what is not to be kept, and what a crash left; the names of what went.
+    /// Removes slots that are not kept, and leftovers of a crash; returns the removed names.
     ///
     /// # Errors
-    /// Fails when the disk does.
+    /// Fails on a disk error.
     pub fn prune(&self, keep: &BTreeSet<&str>) -> Result<Vec<String>, SlotError> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
@@ -272,7 +275,7 @@ impl Slots {
     }
 }
 
-/// True when a version can be the name of a slot.
+/// True when a version is a valid slot name.
 #[must_use]
 pub fn is_version(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'-' | b'_');
@@ -293,7 +296,7 @@ fn file_digest(path: &Path) -> io::Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Removes a file, a link or a directory; false when there was none.
+/// Removes a file, a symlink or a directory; false when it did not exist.
 fn remove_path(path: &Path) -> Result<bool, SlotError> {
     let gone = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
@@ -307,9 +310,9 @@ fn remove_path(path: &Path) -> Result<bool, SlotError> {
     }
 }
 
-/// Whether a program is made for the machine that another one runs on; why not, in words.
+/// Whether a program is built for the machine that another one runs on; if not, why.
 ///
-/// The first twenty bytes of an ELF file tell its class, its byte order and its machine.
+/// The first twenty bytes of an ELF file contain its class, its byte order and its machine.
 fn check_machine(program: &Path, ours: &Path) -> io::Result<Result<(), String>> {
     let head = |path: &Path| -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
@@ -321,8 +324,8 @@ fn check_machine(program: &Path, ours: &Path) -> io::Result<Result<(), String>> 
     Ok(match found.as_slice() {
         [b'#', b'!', ..] => Ok(()),
         [0x7f, b'E', b'L', b'F', ..] if kind(&found) == kind(&ours) => Ok(()),
-        [0x7f, b'E', b'L', b'F', ..] => Err("it is made for another kind of processor".into()),
-        _ => Err("it is no program".into()),
+        [0x7f, b'E', b'L', b'F', ..] => Err("it is built for another processor type".into()),
+        _ => Err("it is not a program".into()),
     })
 }
 
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_gone_is_passed_over() {
+    fn damaged_or_missing_slots_are_skipped() {
         let place = place();
         place.install("0.2.0", "#!/bin/sh\n2").unwrap();
         place.install("0.3.0", "#!/bin/sh\n3").unwrap();
@@ -391,7 +394,7 @@ mod tests {
         fs::remove_file(place.program("0.2.0")).unwrap();
         assert_eq!(picked(&["0.3.0", "0.2.0"]), ("0.1.0".into(), 2));
         assert_eq!(picked(&["0.9.0"]), ("0.1.0".into(), 1));
-        // A slot that is installed anew is whole again.
+        // A slot that is installed again is complete again.
         place.install("0.3.0", "#!/bin/sh\n3").unwrap();
         assert_eq!(picked(&["0.3.0"]), ("0.3.0".into(), 0));
         assert!(place.slots.contains("0.3.0", blake3::hash(b"#!/bin/sh\n3").to_hex().as_str()));
@@ -400,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn another_digest_another_machine_and_no_program_are_refused() {
+    fn a_wrong_digest_a_wrong_machine_and_a_text_file_are_refused() {
         let place = place();
         let file = place.slots.incoming_path().unwrap();
         fs::write(&file, "#!/bin/sh\n").unwrap();
@@ -426,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_are_safe_are_versions() {
+    fn only_safe_names_are_versions() {
         for good in ["0.1.0", "1.2.3-rc.1+build_7", "v2", "20260101"] {
             assert!(is_version(good), "{good}");
         }

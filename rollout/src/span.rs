@@ -1,4 +1,4 @@
-//! A length of time as people write it: `60s` in a record, a duration in here.
+//! A duration as people write it: `60s` in a record, a `Duration` in the code.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use zagent_config::settings::{format_duration, parse_duration};
 
-/// A length of time.
+/// A duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Span(pub Duration);
 
 impl Span {
-    /// So many seconds.
+    /// This many seconds.
     #[must_use]
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 }
 
-/// A text that is no length of time.
+/// A text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no length of time: write `90s`, `5m` or `1h`")]
+#[error("`{0}` is not a duration: write `90s`, `5m` or `1h`")]
 pub struct SpanError(String);
 
 impl FromStr for Span {

@@ -1,33 +1,33 @@
-//! How a process is kept up: how it did and what happened in, how it does then and what to do out.
+//! Process supervision: a state and an event in, the next state and the actions out.
 //!
-//! Law: total and pure; the time is an argument, counted from any fixed moment that does not jump. A process that ends is
-//! started again after 2, 4, 8 … seconds, at most a minute; after ten failures in a row it counts as degraded and is tried
-//! every ten minutes; one that lives for half a minute is healthy, and all is forgiven.
+//! Law: total and pure; the time is an argument, measured from any fixed moment with a monotonic clock. A process that
+//! exits is restarted after 2, 4, 8 … seconds, at most a minute; after ten failures in a row it is degraded and
+//! restarted every ten minutes; a process that runs for half a minute is healthy, and the failure count is reset.
 
 use std::time::Duration;
 
-/// A moment: the time since the supervisor began.
+/// A moment: the time since the supervisor started.
 pub type SupervisorTime = Duration;
 
-/// The lengths of time.
+/// The time limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartPolicy {
-    /// What is doubled with each failure.
+    /// The wait that doubles with each failure.
     pub base_delay: Duration,
     /// The longest wait before it counts as degraded.
     pub max_delay: Duration,
-    /// So many failures in a row make it degraded.
+    /// This many failures in a row make it degraded.
     pub degraded_after: u32,
-    /// How often it is tried then.
+    /// The restart interval when it is degraded.
     pub degraded_delay: Duration,
-    /// How long it must live to be healthy.
+    /// How long it must run to be healthy.
     pub healthy_after: Duration,
-    /// How long it may take to end when it is told to.
+    /// How long it may take to stop after the request.
     pub grace: Duration,
 }
 
 impl RestartPolicy {
-    /// As on a real host.
+    /// The values for a real host.
     pub const PRODUCTION: Self = Self {
         base_delay: Duration::from_secs(1),
         max_delay: Duration::from_secs(60),
@@ -37,7 +37,7 @@ impl RestartPolicy {
         grace: Duration::from_secs(90),
     };
 
-    /// How long to wait after so many failures in a row.
+    /// The wait after this many failures in a row.
     #[must_use]
     pub fn backoff(&self, failures: u32) -> Duration {
         if failures >= self.degraded_after {
@@ -47,7 +47,7 @@ impl RestartPolicy {
     }
 }
 
-/// How the process does.
+/// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
     /// It waits for its next start.
@@ -57,70 +57,70 @@ pub enum ProcessState {
     },
     /// It is being started; the answer is `Started` or `StartFailed`.
     Starting,
-    /// It lives.
+    /// It runs.
     Up {
         /// Since when.
         since: SupervisorTime,
     },
-    /// It was told to end.
+    /// It was asked to stop.
     Ending {
-        /// When it is ended by force.
+        /// When it is killed.
         kill_at: SupervisorTime,
-        /// True when it is started again then.
+        /// True when it is started again afterwards.
         again: bool,
     },
-    /// It is not wanted any more.
+    /// It is stopped for good.
     Stopped,
 }
 
-/// A process that is kept up.
+/// A supervised process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SupervisedProcess {
-    /// How it does.
+    /// Its state.
     pub state: ProcessState,
     /// Failures in a row.
     pub failures: u32,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
     /// It was started.
     Started,
     /// It could not be started.
     StartFailed,
-    /// It ended.
+    /// It exited.
     Ended,
     /// Time passes.
     Tick,
-    /// It is to be started anew: now, whatever happened before.
+    /// Restart it now, whatever happened before.
     Restart,
-    /// It is to end for good. Said twice, it is ended by force.
+    /// Stop it for good. The second time, it is killed.
     Stop,
 }
 
-/// Something to do.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessAction {
     /// Start it.
     Start,
-    /// Tell it to end.
+    /// Ask it to stop.
     Terminate,
-    /// End it.
+    /// Kill it.
     Kill,
 }
 
 impl SupervisedProcess {
-    /// A process that is to be started at once.
+    /// A process to start at once.
     pub const NEW: Self = Self { state: ProcessState::BackingOff { until: Duration::ZERO }, failures: 0 };
 
-    /// A process that somebody else has left behind: it is told to end, and then started anew.
+    /// A process that another supervisor left: stop it, and then start it again.
     #[must_use]
     pub fn from_leftover(now: SupervisorTime, rules: &RestartPolicy) -> Self {
         Self { state: ProcessState::Ending { kill_at: now + rules.grace, again: true }, failures: 0 }
     }
 
-    /// A process that lives.
+    /// A process that runs.
     #[must_use]
     pub const fn running_since(since: SupervisorTime) -> Self {
         Self { state: ProcessState::Up { since }, failures: 0 }
@@ -132,13 +132,13 @@ impl SupervisedProcess {
         self.failures >= rules.degraded_after
     }
 
-    /// True while it lives and was not told to end.
+    /// True while it runs and was not asked to stop.
     #[must_use]
     pub const fn is_up(&self) -> bool {
         matches!(self.state, ProcessState::Up { .. })
     }
 
-    /// When [`step`] should hear of the time again; none when nothing is due.
+    /// When [`step`] needs the next tick; `None` when nothing is due.
     #[must_use]
     pub fn next_due(&self, rules: &RestartPolicy) -> Option<SupervisorTime> {
         match self.state {
@@ -160,7 +160,7 @@ impl SupervisedProcess {
     }
 }
 
-/// What follows from what happened, and what is to be done about it.
+/// The next state after an event, and the actions to run.
 #[must_use]
 pub fn step(
     of: &SupervisedProcess,
@@ -210,7 +210,7 @@ pub fn step(
             None
         }
         (ProcessState::Ending { kill_at, again }, ProcessEvent::Tick) if now >= kill_at => {
-            // Said again after as long: one that is stuck in the kernel does not hear it at once.
+            // Repeated after the same time: a process that is stuck in the kernel does not react at once.
             next.state = ProcessState::Ending { kill_at: now + rules.grace, again };
             Some(ProcessAction::Kill)
         }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_always_ends_at_once_is_degraded_after_ten_and_forgiven_when_it_lives() {
+    fn a_process_that_exits_at_once_is_degraded_after_ten_failures_until_it_is_healthy() {
         let (mut one, mut now) = (SupervisedProcess::NEW, at(0));
         let mut starts = Vec::new();
         for _ in 0..12 {
@@ -259,13 +259,13 @@ mod tests {
         assert!(one.is_degraded(&RULES));
         let (starting, _) = step(&one, ProcessEvent::Tick, one.next_due(&RULES).unwrap(), &RULES);
         let (up, _) = step(&starting, ProcessEvent::Started, now, &RULES);
-        assert!(up.is_degraded(&RULES), "a start alone proves nothing");
+        assert!(up.is_degraded(&RULES), "a start alone does not make it healthy");
         assert_eq!(up.next_due(&RULES), Some(now + at(30)));
         let (early, _) = step(&up, ProcessEvent::Tick, now + at(29), &RULES);
         assert!(early.is_degraded(&RULES));
         let (healthy, _) = step(&up, ProcessEvent::Tick, now + at(30), &RULES);
         assert_eq!((healthy.failures, healthy.next_due(&RULES)), (0, None));
-        // One that lived long enough and ends begins anew with the shortest wait.
+        // A process that ran long enough and exits starts again with the shortest wait.
         let (again, _) = step(&up, ProcessEvent::Ended, now + at(31), &RULES);
         assert_eq!(
             again,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_to_end_is_ended_by_force_when_it_does_not() {
+    fn a_process_that_does_not_stop_is_killed() {
         let up = SupervisedProcess { state: ProcessState::Up { since: at(0) }, failures: 3 };
         let (ending, act) = step(&up, ProcessEvent::Stop, at(5), &RULES);
         assert_eq!(act, Some(ProcessAction::Terminate));
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(
             step(&ending, ProcessEvent::Stop, at(6), &RULES).1,
             Some(ProcessAction::Kill),
-            "told twice"
+            "asked twice"
         );
         let (off, _) = step(&ending, ProcessEvent::Ended, at(7), &RULES);
         assert_eq!(off.state, ProcessState::Stopped);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_waits_for_the_end_of_the_old_one_and_for_nothing_else() {
+    fn a_restart_waits_only_for_the_exit_of_the_old_process() {
         let up = SupervisedProcess { state: ProcessState::Up { since: at(0) }, failures: 9 };
         let (ending, act) = step(&up, ProcessEvent::Restart, at(5), &RULES);
         assert_eq!(act, Some(ProcessAction::Terminate));
@@ -324,7 +324,7 @@ mod tests {
     ];
 
     proptest! {
-        /// Whatever happens in whatever order: never two at once, never one that nobody waits for, and after a stop none.
+        /// For any order of events: never two processes at once, never one without a supervisor, and none after a stop.
         #[test]
         fn there_is_one_process_at_most_and_none_after_a_stop(
             history in proptest::collection::vec((0_usize..6, 0_u64..100), 0..200),
@@ -333,7 +333,8 @@ mod tests {
             for (n, passed) in history {
                 now += at(passed);
                 let happened = ALL[n];
-                // The world does not tell of a start that was not asked for, nor of an end of nobody.
+                // The simulated world reports no start that was not requested, and no exit of a process that does not
+                // run.
                 match happened {
                     ProcessEvent::Ended if !lives => continue,
                     ProcessEvent::Started | ProcessEvent::StartFailed if one.state != ProcessState::Starting => continue,
@@ -346,7 +347,7 @@ mod tests {
                 match act {
                     Some(ProcessAction::Start) => {
                         prop_assert!(!lives && !stopped, "{one:?} {happened:?}");
-                        // A start is answered before anything else is heard.
+                        // A start is answered before any other event.
                         let answer = if n % 2 == 0 { ProcessEvent::Started } else { ProcessEvent::StartFailed };
                         lives = answer == ProcessEvent::Started;
                         one = step(&next, answer, now, &RULES).0;

@@ -1,6 +1,6 @@
-//! A report in, whether a target means its node and which stratum it belongs to out.
+//! A report in, whether a target matches its node and which stratum it belongs to out.
 //!
-//! Law: a node that looks at itself and a driver that looks at its report see the same.
+//! Law: a node that evaluates itself and a driver that evaluates its report get the same result.
 
 use serde_json::Value as Json;
 use zagent_config::target::{Target, TargetError, TargetSubject};
@@ -8,15 +8,15 @@ use zagent_config::value::{Map, Value};
 
 use crate::report::NodeReport;
 
-/// Asks whether a compound target means a node.
+/// Whether a compound target matches a node.
 ///
 /// # Errors
-/// Fails when the target cannot be understood; pillar and groups are not known here.
+/// Fails when the target is not valid; pillar and groups are not available here.
 pub fn is_targeted(target: &str, report: &NodeReport) -> Result<bool, TargetError> {
     Target::parse_reported(target)?.matches(&ReportSubject::new(report))
 }
 
-/// The nodes of a target, of all that are asked.
+/// The nodes that a target matches.
 pub(crate) fn targets<'r>(
     target: &str,
     reports: impl IntoIterator<Item = &'r NodeReport>,
@@ -31,7 +31,7 @@ pub(crate) fn targets<'r>(
     Ok(found)
 }
 
-/// The stratum of a node: what its facts of these names say, `-` for those that it has not.
+/// The stratum of a node: the values of these facts, `-` for a missing one.
 #[must_use]
 pub fn stratum(report: &NodeReport, by: &[String]) -> String {
     let mut parts = by.iter().map(|name| {

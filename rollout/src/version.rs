@@ -1,11 +1,11 @@
 //! Versions as text in, which one is newer out.
 //!
-//! Law: an order on versions, the one of semantic versioning, for any number of dots: `1.2` equals `1.2.0`, a pre-release
-//! comes before its release, and what follows `+` does not count.
+//! Law: the order of semantic versioning, for any number of dots: `1.2` equals `1.2.0`, a pre-release comes before its
+//! release, and the part after `+` is ignored.
 
 use std::cmp::Ordering;
 
-/// Compares two versions; none when one of them is no version.
+/// Compares two versions; `None` when one of them is not a version.
 #[must_use]
 pub fn compare(a: &str, b: &str) -> Option<Ordering> {
     let (a, b) = (ParsedVersion::parse(a)?, ParsedVersion::parse(b)?);
@@ -17,14 +17,14 @@ pub fn compare(a: &str, b: &str) -> Option<Ordering> {
     }))
 }
 
-/// True for a text that is a version: numbers between dots, perhaps with a pre-release and a build after them.
+/// True for a valid version: numbers separated by dots, with an optional pre-release and build.
 #[must_use]
 pub fn is_version(text: &str) -> bool {
     ParsedVersion::parse(text).is_some()
 }
 
 struct ParsedVersion<'a> {
-    /// Without zeros at the end.
+    /// Without trailing zeros.
     numbers: Vec<u64>,
     pre: Vec<PreReleasePart<'a>>,
 }
@@ -59,7 +59,7 @@ impl<'a> ParsedVersion<'a> {
 }
 
 fn parse_number(text: &str) -> Option<u64> {
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version() {
+    fn texts_that_are_not_versions() {
         for text in [
             "",
             "v1",
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_answered_and_both_ways_agree(a in "[0-9a.+-]{0,8}", b in "[0-9a.+-]{0,8}") {
+        fn any_two_texts_compare_and_both_directions_agree(a in "[0-9a.+-]{0,8}", b in "[0-9a.+-]{0,8}") {
             prop_assert_eq!(compare(&a, &b), compare(&b, &a).map(Ordering::reverse));
         }
     }

@@ -1,12 +1,12 @@
-//! A record of clock mode and a node in, the moment from which it may take part out.
+//! A clock-mode record and a node in, the moment when it may start out.
 //!
-//! Law: pure, and without knowledge of the fleet. A node has a place between 0 and 1 by the hash of rollout, stratum and id;
-//! waves take their share of that line, the first one small, each twice the one before. So every large enough stratum has
-//! nodes in every wave, and nobody can tell beforehand which.
+//! Law: pure, and without knowledge of the fleet. A node has a position between 0 and 1 by the hash of rollout, stratum
+//! and id; each wave takes its share of that range, the first one small, each twice the one before. So every large
+//! enough stratum has nodes in every wave, and nobody can predict which.
 //!
-//! A wave lasts as long as pause and soak of the record together: its nodes begin one after the other during the pause
-//! (which keeps them from asking for the same thing at once), and have proved themselves when the next wave begins. With
-//! the first wave at [`FIRST_WAVE_PERCENT`] there are five waves, and the last node begins before [`spread`] is over.
+//! A wave lasts as long as pause and soak of the record together: its nodes start one after the other during the pause
+//! (so that they do not all send the same requests at once), and have passed their soak when the next wave starts. With
+//! the first wave at [`FIRST_WAVE_PERCENT`] there are five waves, and the last node starts before [`spread`] is over.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::BatchSize;
 use crate::phase::saturating_after;
 use crate::record::{RolloutMode, RolloutProfile, RolloutRecord, RolloutStatus};
 
-/// Percent of the nodes in the first wave, unless the batch size of the record is a share.
+/// Percent of the nodes in the first wave, unless the batch size of the record is a percentage.
 pub const FIRST_WAVE_PERCENT: u8 = 5;
 
-/// When a node may begin; none as long as it may not: the rollout is halted, or not by the clock.
+/// When a node may start; `None` while it may not: the rollout is halted, or not in clock mode.
 #[must_use]
 pub fn release_at(record: &RolloutRecord, node: &NodeId, stratum: &str) -> Option<Timestamp> {
-    // Who comes late to a rollout that is over still takes part: nobody waits for it any more.
+    // A node that comes late to a rollout that is over still takes part: nothing waits for it any more.
     let goes = matches!(record.state, RolloutStatus::Rolling | RolloutStatus::Completed);
     if record.mode != RolloutMode::Clock || record.dry_run || !goes {
         return None;
@@ -40,18 +40,18 @@ pub fn release_at(record: &RolloutRecord, node: &NodeId, stratum: &str) -> Optio
     Some(saturating_after(begins, record.batch_pause.0.mul_f64(inside)))
 }
 
-/// When each wave begins.
+/// When each wave starts.
 #[must_use]
 pub fn wave_starts(record: &RolloutRecord) -> Vec<Timestamp> {
     spaced_times(first_start(record), total_length(record), wave_shares(record).len())
 }
 
-/// So many moments, each so much after the one before.
+/// This many moments, at equal distances.
 pub(crate) fn spaced_times(first: Timestamp, each: Duration, count: usize) -> Vec<Timestamp> {
     std::iter::successors(Some(first), |moment| Some(saturating_after(*moment, each))).take(count).collect()
 }
 
-/// The percentage of nodes that the waves up to and with each take.
+/// The cumulative percentage of nodes for each wave.
 #[must_use]
 pub fn wave_shares(record: &RolloutRecord) -> Vec<u8> {
     let first = match (record.profile, record.batch_size) {
@@ -70,7 +70,7 @@ pub fn wave_shares(record: &RolloutRecord) -> Vec<u8> {
     all
 }
 
-/// How long after the first node the last one begins, at most.
+/// The maximum time between the first node and the last one.
 #[must_use]
 pub fn total_spread(record: &RolloutRecord) -> Duration {
     total_length(record).saturating_mul(u32::try_from(wave_ends(record).len()).unwrap_or(u32::MAX))
@@ -84,12 +84,12 @@ fn total_length(record: &RolloutRecord) -> Duration {
     record.soak_time.0.saturating_add(record.batch_pause.0)
 }
 
-/// Where waves end on the line from 0 to 1; never empty.
+/// The upper bounds of the waves between 0 and 1; never empty.
 fn wave_ends(record: &RolloutRecord) -> Vec<f64> {
     wave_shares(record).into_iter().map(|share| f64::from(share) / 100.0).collect()
 }
 
-/// The place of a node on the line from 0 to 1.
+/// The position of a node between 0 and 1.
 fn node_position(record: &RolloutRecord, node: &NodeId, stratum: &str) -> f64 {
     let mut hasher = blake3::Hasher::new();
     for part in [record.id.as_str(), stratum, node.as_str()] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_always_the_first() {
+    fn no_node_is_always_the_first() {
         let place = |rollout: &str, stratum: &str| {
             release_at(&RolloutRecord { id: id(rollout), ..by_clock() }, &id("web-1"), stratum)
         };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_halts_it_and_what_was_missed_meanwhile_comes_later() {
+    fn a_push_pauses_the_waves_and_missed_ones_start_later() {
         let record = by_clock();
         let release = |record: &RolloutRecord| release_at(record, &id("web-1"), "-");
         let paused = driver_logic::pause(&record, "wait", at(100)).unwrap();

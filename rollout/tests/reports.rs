@@ -1,4 +1,4 @@
-//! Reports and records on a board: whose they are, and what becomes of those that are nobody's.
+//! Reports and records on a board: which are accepted from which node, and what happens to the others.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its board has failed")]
 
@@ -46,7 +46,7 @@ fn report(name: &str, seconds: i64) -> NodeReport {
     }
 }
 
-/// One board, and a directory for each who uses it.
+/// One board, and a directory for each client.
 struct Site {
     dir: tempfile::TempDir,
 }
@@ -68,7 +68,7 @@ impl Site {
         self.dir.path().join(who).join("trust/nodes")
     }
 
-    /// The reports as one of them sees them.
+    /// The reports as one of the clients sees them.
     fn reports(&self, who: &str) -> BoardReports {
         BoardReports::new(self.board(), self.key(who), NodeKeys::new(None, self.first(who)))
     }
@@ -89,7 +89,7 @@ fn names(reports: &mut BoardReports) -> (Vec<String>, Vec<EnvelopeError>) {
 }
 
 #[test]
-fn reports_travel_and_their_key_is_made_once_and_for_its_owner() {
+fn reports_are_exchanged_and_the_node_key_is_created_once() {
     let site = Site::new();
     let mut web = site.reports("web");
     web.put(&report("web", 0)).unwrap();
@@ -112,28 +112,28 @@ fn reports_travel_and_their_key_is_made_once_and_for_its_owner() {
 }
 
 #[test]
-fn a_report_under_anothers_name_is_refused_and_named() {
+fn a_report_under_another_name_is_refused_and_named() {
     let site = Site::new();
     site.reports("web").put(&report("web", 0)).unwrap();
     site.reports("db").put(&report("db", 0)).unwrap();
     let mut driver = site.reports("driver");
     assert_eq!(names(&mut driver).0, ["db", "web"]);
 
-    // Its own report where another's should be; one that claims to be another's, signed by itself; another component's.
+    // Its own report in another's place; one that claims to be another's, signed by itself; another component's.
     let (own, as_web) = (report("db", 5), report("web", 5));
     let states = NodeReport { component: Component::States, ..report("web", 5) };
-    for (forged, why) in [(own, "speaks of `db`"), (as_web, "is signed by"), (states, "(states)")] {
+    for (forged, why) in [(own, "is about `db`"), (as_web, "is signed by"), (states, "(states)")] {
         site.forge("web", &envelope::sign_report(&forged, &site.key("db")).unwrap());
         let (good, refused) = names(&mut driver);
         assert_eq!(good, ["db"], "{why}");
         assert!(refused.len() == 1 && refused[0].to_string().contains(why), "{refused:?}");
         assert!(refused[0].to_string().contains("`web`"));
         assert!(!driver.signing_keys().contains_key(&id("web")));
-        // It is not told again and again, and not counted either.
+        // It is not reported again and again, and not counted either.
         let (good, refused) = names(&mut driver);
         assert_eq!((good, refused.len()), (vec!["db".to_owned()], 0));
     }
-    // Somebody who saw neither before believes the first; the record that names the key knows better.
+    // A client that saw neither before accepts the first; the record with the key corrects this.
     site.forge("web", &envelope::sign_report(&report("web", 6), &site.key("db")).unwrap());
     let mut record = record("r1");
     let key = Some(BTreeMap::from_iter(driver.signing_keys())[&id("db")].clone());
@@ -146,8 +146,8 @@ fn a_report_under_anothers_name_is_refused_and_named() {
     assert_eq!(good, ["db"]);
     assert!(refused[0].to_string().contains("record"), "{refused:?}");
     let learnt = std::fs::read_to_string(site.first("adopter")).unwrap();
-    assert!(!learnt.contains("web "), "what the record speaks against is not learnt: {learnt}");
-    // And the node itself can put it right.
+    assert!(!learnt.contains("web "), "a key that the record contradicts is not saved: {learnt}");
+    // And the node itself can correct it.
     site.reports("web").put(&report("web", 7)).unwrap();
     assert_eq!(names(&mut driver).0, ["db", "web"]);
 }
@@ -178,7 +178,7 @@ fn damaged_altered_and_older_reports_are_refused() {
     }
     site.forge("web", text.as_bytes());
     assert_eq!(names(&mut driver).0, ["web"]);
-    // A clock that was far ahead does not silence its node once it is set right.
+    // A clock that was far ahead does not block its node once it is corrected.
     site.forge("web", &sealed(900_000));
     assert_eq!(names(&mut driver).0, ["web"]);
     site.forge("web", &sealed(1001));
@@ -186,7 +186,7 @@ fn damaged_altered_and_older_reports_are_refused() {
 }
 
 #[test]
-fn with_a_list_only_the_list_counts() {
+fn with_a_key_list_only_the_list_counts() {
     let site = Site::new();
     for name in ["web", "db", "new"] {
         site.reports(name).put(&report(name, 0)).unwrap();
@@ -203,19 +203,19 @@ fn with_a_list_only_the_list_counts() {
     let (good, refused) = names(&mut driver);
     assert_eq!(good, ["web"]);
     assert_eq!(refused.len(), 2);
-    assert!(!site.first("driver").exists(), "nothing is learnt beside a list");
+    assert!(!site.first("driver").exists(), "with a list, no key is saved");
     std::fs::remove_file(list).unwrap();
     assert!(matches!(driver.verified_reports(Component::Agent, at(0)), Err(BoardError::Refused { .. })));
 }
 
 #[test]
-fn the_first_key_holds_until_the_node_is_forgotten() {
+fn the_first_key_is_required_until_the_node_is_forgotten() {
     let site = Site::new();
     site.reports("web").put(&report("web", 0)).unwrap();
     assert_eq!(names(&mut site.reports("driver")).0, ["web"]);
     let line = std::fs::read_to_string(site.first("driver")).unwrap();
     assert!(line.starts_with("web ssh-ed25519 "), "{line}");
-    // The node was set up anew.
+    // The node was reinstalled.
     std::fs::remove_file(site.key("web")).unwrap();
     site.reports("web").put(&report("web", 10)).unwrap();
     let mut driver = site.reports("driver");
@@ -237,7 +237,7 @@ fn record(name: &str) -> RolloutRecord {
 }
 
 #[test]
-fn records_travel_and_a_bad_one_does_not_hide_the_others() {
+fn a_bad_record_does_not_hide_the_others() {
     let site = Site::new();
     let mut records = BoardRecords::new(site.board());
     let first = record("r1");
@@ -272,7 +272,7 @@ fn configured(dir: &Path, yaml: &str) -> settings::Settings {
 }
 
 #[test]
-fn the_settings_say_where_records_and_reports_are() {
+fn the_settings_define_where_records_and_reports_are() {
     zagent_cache::needs!("git");
     let dir = tempfile::tempdir().unwrap();
     let repository = |name: &str| {

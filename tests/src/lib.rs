@@ -1,6 +1,6 @@
-//! What crosses crates: the corpus of trees that real Salt compiled and ran, and the rules by which two compilations or two
-//! runs are equal; trees and nodes that live in memory or are drawn by lot; hosts to run one SLS on, and whole Debians to run
-//! the agent on; the matrix of states; whole fleets on virtual time; inputs that were never meant to be seen.
+//! Shared test code: the corpus of trees that real Salt compiled and ran, and the rules that decide whether two
+//! compilations or runs are equal; random or in-memory trees and nodes; hosts to run one SLS on, and complete Debian
+//! containers to run the agent on; the state matrix; whole fleets on virtual time; hostile inputs.
 
 pub mod container;
 pub mod corpus;

@@ -1,4 +1,4 @@
-//! A tree and a node without a disk: what the compiler is given in properties.
+//! A tree and a node without a disk: the input of the compiler in property tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl FileTree for Tree {
     }
 }
 
-/// A node that only knows its grains.
+/// A node that only has grains.
 #[derive(Clone, Debug)]
 pub struct Node {
     grains: Value,
@@ -81,7 +81,7 @@ impl TemplateHost for Node {
     }
 }
 
-/// All that one compile is given, from memory.
+/// The whole input of one compile, from memory.
 pub fn inputs(states: Tree, pillar: Tree, grains: Value, options: CompileOptions) -> CompileInputs {
     CompileInputs {
         states: Arc::new(states),

@@ -1,29 +1,29 @@
-//! A text in, a text that somebody might have broken out; and soups of the words a language is made of.
+//! A text in, a plausibly broken text out; and random sequences of the words of a language.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// One way to break a text. Places are fractions of its length in 65536ths, so that they fit every text.
+/// One way to break a text. Positions are fractions of its length in 65536ths, so that they fit every text.
 #[derive(Clone, Debug)]
 pub enum Damage {
-    /// A line is taken out.
+    /// A line is removed.
     DropLine(u16),
-    /// A line is said twice.
+    /// A line is repeated.
     RepeatLine(u16),
-    /// Two lines change places.
+    /// Two lines are swapped.
     SwapLines(u16, u16),
-    /// A line is pushed to the right or to the left.
+    /// A line is indented or unindented.
     Indent(u16, bool),
-    /// A word is put in.
+    /// A word is inserted.
     Insert(u16, &'static str),
-    /// A stretch of characters is taken out.
+    /// A range of characters is removed.
     Cut(u16, u8),
-    /// A stretch of characters is said again elsewhere.
+    /// A range of characters is repeated elsewhere.
     Graft(u16, u8, u16),
 }
 
-/// Words that mean something in SLS files, in YAML or in Jinja.
+/// Words with a meaning in SLS files, in YAML or in Jinja.
 #[rustfmt::skip]
 pub const WORDS: &[&str] = &[
     ": ", "- ", "\n", "\n  ", "\n    - ", "'", "\"", "[", "]", "{", "}", ",", "&a ", "*a", "<<: ", "!!str ", "!!int ", "!!omap ",
@@ -52,12 +52,12 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// A few damages, for one text.
+/// A few damages for one text.
 pub fn damages() -> impl Strategy<Value = Vec<Damage>> {
     vec(damage(), 1..6)
 }
 
-/// A soup of the words of `language`, with some text of no language in between.
+/// A random sequence of the words of `language`, with some other text in between.
 pub fn soup(language: &'static [&'static str]) -> impl Strategy<Value = String> {
     let word = prop_oneof![8 => select(language).prop_map(str::to_owned), 1 => ".{0,4}"];
     vec(word, 0..40).prop_map(|words| words.concat())

@@ -1,7 +1,7 @@
 //! A repository of states and a node that follows it: real `git` on one side, the whole program on the other.
 //!
-//! Law: both live in scratch directories of their own and see nothing of whoever runs the tests. `$D` in a file of the
-//! repository stands for the directory that plays the host.
+//! Law: both use their own scratch directories and nothing from the user who runs the tests. `$D` in a file of the
+//! repository stands for the directory that acts as the host.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, Permissions};
@@ -29,10 +29,10 @@ pub struct Repo {
 }
 
 impl Repo {
-    /// An empty repository whose states are meant for a node's host.
+    /// An empty repository whose states are for a node's host.
     ///
     /// # Panics
-    /// When `git` cannot make it.
+    /// When `git` cannot create it.
     #[must_use]
     pub fn new(node: &Node) -> Self {
         let (dir, host) = (scratch(), node.host());
@@ -68,7 +68,7 @@ impl Repo {
         format!("file://{}", self.bare().display())
     }
 
-    /// Runs `git` in the work tree; gives what it said.
+    /// Runs `git` in the work tree; returns its output.
     ///
     /// # Panics
     /// When it fails.
@@ -81,7 +81,7 @@ impl Repo {
     /// # Panics
     /// When it fails.
     pub fn git_on(&self, words: &[&str], bytes: &[u8]) -> String {
-        // Commits of one second could not be told apart by their time.
+        // Commits of the same second could not be ordered by their time.
         self.seconds.set(self.seconds.get() + 1);
         let time = format!("{} +0000", self.seconds.get());
         let mut command = Command::new("git");
@@ -98,7 +98,7 @@ impl Repo {
         }
         command.args(words).current_dir(self.work()).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("git is there");
-        // One that does not read is none the worse for it.
+        // A program that does not read its input is fine.
         let _ = child.stdin.take().expect("a pipe").write_all(bytes);
         let output = child.wait_with_output().expect("git ends");
         let err = String::from_utf8_lossy(&output.stderr);
@@ -116,7 +116,7 @@ impl Repo {
         fs::write(place, text.replace(HOST, &self.host.to_string_lossy())).expect("a file");
     }
 
-    /// Commits everything; gives the id.
+    /// Commits everything; returns the id.
     pub fn commit(&self) -> String {
         self.git(&["add", "-A", "-f"]);
         let key = self.key.borrow().as_ref().map(|key| format!("user.signingkey={}", key.path.display()));
@@ -136,7 +136,7 @@ impl Repo {
         self.git(&["rev-parse", "HEAD"])
     }
 
-    /// Pushes where the last commit is to `main`, whatever is there.
+    /// Pushes the last commit to `main`, with force.
     pub fn push(&self) -> String {
         self.push_to("main")
     }
@@ -147,14 +147,14 @@ impl Repo {
         self.head()
     }
 
-    /// States that bring `motd` on the host to a text, committed and pushed.
+    /// States that set `motd` on the host to a text, committed and pushed.
     pub fn publish(&self, text: &str) -> String {
         self.motd(text);
         self.commit();
         self.push()
     }
 
-    /// States that bring `motd` on the host to a text; only written.
+    /// States that set `motd` on the host to a text; only written.
     pub fn motd(&self, text: &str) {
         self.write("states/top.sls", "base: {'*': [motd]}\n");
         self.write(
@@ -168,7 +168,7 @@ impl Repo {
         self.key.replace(key.cloned());
     }
 
-    /// Makes a key by that name.
+    /// Creates a key with that name.
     ///
     /// # Panics
     /// When `ssh-keygen` fails.
@@ -183,16 +183,16 @@ impl Repo {
     }
 }
 
-/// A key that signs.
+/// A signing key.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// The private half.
+    /// The private key file.
     pub path: PathBuf,
     /// `ssh-ed25519 AAAA…`.
     pub public: String,
 }
 
-/// A node: a directory that plays the host, a root and a configuration.
+/// A node: a directory that acts as the host, a root and a configuration.
 #[derive(Debug)]
 pub struct Node {
     dir: TempDir,
@@ -207,30 +207,30 @@ pub fn zagent(words: &[&str]) -> Said {
     Said { exit: exit as u8, out: text(out), err: text(err) }
 }
 
-/// What the program said.
+/// The output of the program.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// The exit code.
     pub exit: u8,
-    /// Data.
+    /// stdout.
     pub out: String,
-    /// Talk.
+    /// stderr.
     pub err: String,
 }
 
 impl Said {
-    /// The last document of the data.
+    /// The last document on stdout.
     ///
     /// # Panics
-    /// When it is no JSON.
+    /// When it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         let all = serde_json::Deserializer::from_str(&self.out).into_iter::<Value>();
-        let last = all.last().unwrap_or_else(|| panic!("nothing was said: {self:?}"));
+        let last = all.last().unwrap_or_else(|| panic!("no output: {self:?}"));
         last.unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Fails unless it ended so, and said all of this.
+    /// Fails unless it exited with this code, and printed all of this.
     ///
     /// # Panics
     /// When it did not.
@@ -239,12 +239,12 @@ impl Said {
         assert_eq!(self.exit, exit, "{}\n{}", self.out, self.err);
         for word in words {
             let said = self.out.contains(word) || self.err.contains(word);
-            assert!(said, "`{word}` was not said:\n{}\n{}", self.out, self.err);
+            assert!(said, "`{word}` is not in the output:\n{}\n{}", self.out, self.err);
         }
         self
     }
 
-    /// Fails unless it ended well, changed so many states, and warned of nothing.
+    /// Fails unless it succeeded, changed this many states, and printed no warning.
     ///
     /// # Panics
     /// When it did not.
@@ -261,7 +261,7 @@ impl Node {
     /// A node that follows nothing yet.
     ///
     /// # Panics
-    /// When its directories cannot be made.
+    /// When its directories cannot be created.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it makes directories")]
     pub fn new() -> Self {
@@ -287,7 +287,7 @@ impl Node {
         self.dir.path().join(name)
     }
 
-    /// The directory that plays the host.
+    /// The directory that acts as the host.
     #[must_use]
     pub fn host(&self) -> PathBuf {
         self.path("host")
@@ -299,7 +299,7 @@ impl Node {
         self.path("root")
     }
 
-    /// Where the current generation lies.
+    /// The path of the current generation.
     ///
     /// # Panics
     /// When there is none.
@@ -308,13 +308,13 @@ impl Node {
         fs::canonicalize(self.root().join("cache/current")).expect("a generation")
     }
 
-    /// What a file on the host says; nothing when there is none.
+    /// The content of a file on the host; empty when it does not exist.
     #[must_use]
     pub fn text(&self, name: &str) -> String {
         fs::read_to_string(self.host().join(name)).unwrap_or_default().trim_end().to_owned()
     }
 
-    /// Writes a file of the test that only its owner may change.
+    /// Writes a file of the test that only its owner can change.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -349,26 +349,26 @@ impl Node {
         self.turn_with(&[])
     }
 
-    /// One turn, with more words.
+    /// One turn, with more arguments.
     pub fn turn_with(&self, more: &[&str]) -> Said {
         let mut words = vec!["run", "--once", "--out", "json", "--timeout", "60s"];
         words.extend(more);
         self.call(&words)
     }
 
-    /// What `zagent status` answers.
+    /// The output of `zagent status`.
     #[must_use]
     pub fn status(&self) -> Value {
         self.call(&["status", "--out", "json"]).json()
     }
 
-    /// The revision that the node is on; empty when it is on none.
+    /// The revision that the node is on; empty when there is none.
     #[must_use]
     pub fn revision(&self) -> String {
         self.status()["current"]["revision"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Names of the generations that are kept.
+    /// Names of the kept generations.
     #[must_use]
     pub fn generations(&self) -> Vec<String> {
         let listed = fs::read_dir(self.root().join("cache/generations")).into_iter().flatten().flatten();
@@ -377,7 +377,7 @@ impl Node {
         names
     }
 
-    /// Fails unless the node is on a revision, and every file of it is as it was published.
+    /// Fails unless the node is on a revision, and every file of it is unmodified.
     ///
     /// # Panics
     /// When it is not.

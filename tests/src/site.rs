@@ -1,6 +1,6 @@
-//! One SLS in, what came of running it on a host of its own out: states, host and the agent's root in a scratch directory.
+//! One SLS in, the result of a run on its own host out: states, host and the agent's root are in a scratch directory.
 //!
-//! Law: nothing outside the scratch directory is touched, and a run that hangs is stopped and told.
+//! Law: nothing outside the scratch directory is touched, and a run that hangs is stopped and reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-/// Stands for the host's directory in an SLS and in what is expected.
+/// Stands for the host's directory in an SLS and in expected output.
 pub const HOST: &str = "$D";
-/// What a run that waits for something that never comes may take.
+/// The time limit of a run.
 const PATIENCE: &str = "60s";
 
 /// A host, the states for it, and an agent.
@@ -20,14 +20,14 @@ pub struct Site {
     dir: TempDir,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// The exit code.
     pub exit: u8,
     /// The report, or the errors.
     pub report: Value,
-    /// What was said beside it.
+    /// The other output.
     pub err: String,
 }
 
@@ -35,7 +35,7 @@ impl Site {
     /// A host with nothing on it; `$D` in the SLS is its directory.
     ///
     /// # Panics
-    /// When the scratch directory cannot be made.
+    /// When the scratch directory cannot be created.
     #[must_use]
     pub fn new(sls: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("zagent-site-").tempdir().expect("a scratch directory");
@@ -50,7 +50,7 @@ impl Site {
         site
     }
 
-    /// Puts another SLS in the place of the first.
+    /// Replaces the SLS.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -77,16 +77,16 @@ impl Site {
         self.dir.path().join("root")
     }
 
-    /// What a file on the host says; nothing when there is none.
+    /// The content of a file on the host; empty when it does not exist.
     #[must_use]
     pub fn text(&self, name: &str) -> String {
         fs::read_to_string(self.at(name)).unwrap_or_default()
     }
 
-    /// Makes pipes with names: who opens one waits for who opens its other end.
+    /// Creates named pipes: opening one end waits for the other end.
     ///
     /// # Panics
-    /// When one cannot be made.
+    /// When one cannot be created.
     pub fn pipes(&self, names: &[&str]) {
         for name in names {
             mknodat(CWD, self.at(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
@@ -147,12 +147,12 @@ impl Ran {
         found.unwrap_or_else(|| panic!("no `{id}` in {:#}", self.report))
     }
 
-    /// How a state ended: `changed`, `unchanged`, `would change`, `unknown`, `failed`, or `skipped:` and why.
+    /// The result of a state: `changed`, `unchanged`, `would change`, `unknown`, `failed`, or `skipped:` and why.
     pub fn ended(&self, id: &str) -> String {
         ended(self.state(id))
     }
 
-    /// Every id and how it ended, in the order of the report, one a line.
+    /// Every id and its result, in the order of the report, one per line.
     pub fn table(&self) -> String {
         let line =
             |state: &Value| format!("{}: {}", state["__id__"].as_str().unwrap_or_default(), ended(state));
@@ -180,7 +180,7 @@ fn ended(state: &Value) -> String {
     word.to_owned()
 }
 
-/// Lines that a log on the host holds, by what they say.
+/// The lines of a log on the host, by their text.
 #[must_use]
 pub fn lines(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()

@@ -1,7 +1,7 @@
-//! A seed in, a states tree and a host out: the same seed, the same pair.
+//! A seed in, a states tree and a host out: the same seed gives the same pair.
 //!
-//! Law: every tree compiles. Requisites point back, so there is no circle; commands end well and touch only files that
-//! nobody else manages; no file has two names.
+//! Law: every tree compiles. Requisites point back, so there is no cycle; commands succeed and touch only files that
+//! no other state manages; no file has two names.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall as the seed says.
+    /// A generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -38,12 +38,12 @@ impl Dice {
     }
 }
 
-/// What a tree may hold.
+/// What a tree may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinds {
     /// Everything: states may disagree about a path.
     All,
-    /// Only what is right once it was made right: every path has one owner, and no act happens for its own sake.
+    /// Only idempotent states: every path has one owner, and nothing runs unconditionally.
     Lasting,
 }
 
@@ -62,7 +62,7 @@ const REQUISITES: [&str; 10] = [
     "onchanges_any",
 ];
 
-/// The text of an SLS with `count` states about files below `dir`.
+/// The text of an SLS with `count` states for files below `dir`.
 #[must_use]
 pub fn sls(dice: &mut Dice, count: usize, dir: &Path, kinds: Kinds) -> String {
     let mut text = String::new();
@@ -87,7 +87,7 @@ fn state(dice: &mut Dice, i: usize, dir: &Path, kinds: Kinds) -> (&'static str, 
         4 => ("file", directory(dice, i, dir, kinds)),
         5 => ("file", format!("  file.absent:\n    - name: {path}\n")),
         6 => {
-            // What a link leads to is nobody's: two names of one file cannot be told apart by their names.
+            // No state owns the target of a symlink: two names of one file cannot be distinguished by their names.
             let target = format!("{}/t{i}", dir.display());
             let force = if dice.once_in(2) { "    - force: true\n" } else { "" };
             (
@@ -114,7 +114,7 @@ fn state(dice: &mut Dice, i: usize, dir: &Path, kinds: Kinds) -> (&'static str, 
 fn managed(dice: &mut Dice, path: &str) -> String {
     let mut text = format!("  file.managed:\n    - name: {path}\n    - contents: {:?}\n", dice.pick(&TEXTS));
     if !dice.once_in(3) {
-        // Those who make one directory agree about it.
+        // States that create the same directory agree about it.
         text.push_str("    - makedirs: true\n    - dir_mode: '0755'\n");
     }
     if dice.once_in(2) {
@@ -166,7 +166,7 @@ fn test(dice: &mut Dice, kinds: Kinds) -> String {
     format!("  test.{fun}:\n    - failhard: false\n{guard}")
 }
 
-/// Requisites on states that stand before.
+/// Requisites on earlier states.
 fn requisites(dice: &mut Dice, modules: &[&'static str], text: &mut String) {
     if modules.is_empty() || dice.once_in(3) {
         return;
@@ -185,7 +185,7 @@ fn requisites(dice: &mut Dice, modules: &[&'static str], text: &mut String) {
     }
 }
 
-/// Puts files of all sorts below `dir`.
+/// Creates files of all kinds below `dir`.
 ///
 /// # Errors
 /// Fails when the directory cannot be written.

@@ -1,5 +1,5 @@
-//! The agent on a Debian with real systemd, installed as the book says: daemon and timer, pushes good and bad, a network that
-//! goes away, reboots, kills. Runs with NSPAWN=1 only (`.ci/nspawn`): it needs root, debootstrap and systemd-nspawn.
+//! The agent on a Debian with real systemd, installed as documented: daemon and timer, good and bad pushes, a lost
+//! network, reboots, kills. Runs with NSPAWN=1 only (`.ci/nspawn`): it needs root, debootstrap and systemd-nspawn.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use zagent_tests::container::{Node, Scene, eventually, is_asked_for, motd};
 
 const DAEMON: &str = "zagent.service";
 
-/// A state that leaves a mark and then goes on for longer than anybody waits; where the mark is, it is done.
+/// A state that writes a marker and then runs longer than any time limit; if the marker exists, it is done.
 fn endless() -> Vec<(&'static str, String)> {
     let sls =
         "endless:\n  cmd.run:\n    - name: touch /run/mark && exec sleep 86400\n    - creates: /run/mark\n";
     vec![("states/top.sls", "base: {'*': [motd]}\n".into()), ("states/motd.sls", sls.into())]
 }
 
-/// Processes inside whose command line is this.
+/// Processes inside with this command line.
 fn processes(node: &Node, line: &str) -> usize {
     let said = node.run(&["sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"]);
     said.out.matches(line).count()
@@ -28,7 +28,7 @@ fn start(scene: &Scene) -> String {
 }
 
 #[test]
-fn a_host_is_converged_by_hand_and_the_units_and_the_doctor_are_sound() {
+fn a_manual_run_converges_and_units_and_doctor_are_correct() {
     if !is_asked_for() {
         return;
     }
@@ -48,7 +48,7 @@ fn a_host_is_converged_by_hand_and_the_units_and_the_doctor_are_sound() {
     let odd: Vec<&str> = said.err.lines().filter(|line| line.contains("zagent")).filter(known).collect();
     assert!(odd.is_empty(), "{odd:#?}");
 
-    // The doctor sees the remote come, go and come again.
+    // The doctor detects that the remote is reachable, unreachable and reachable again.
     let head = scene.push("one");
     let source = || {
         let said = node.run(&["zagent", "doctor"]);
@@ -74,7 +74,7 @@ fn the_daemon_is_a_good_service() {
     scene.drop_in(DAEMON, "[Service]\nWatchdogSec=4s\n");
     let first = scene.push("one");
     let pid = start(&scene);
-    // A start that waits for READY is over when the daemon answers.
+    // A start that waits for READY ends when the daemon answers.
     assert_eq!(scene.show(DAEMON, "SubState"), "running");
     assert_eq!(scene.node.run(&["zagent", "status"]).err, "");
     scene.converges("one");
@@ -86,7 +86,7 @@ fn the_daemon_is_a_good_service() {
     scene.node.must(&["zagent", "doctor"]);
     assert_eq!(scene.hears(DAEMON, "the daemon is up").priority, 6);
 
-    // A reload reads the configuration again; one that is wrong changes nothing.
+    // A reload reads the configuration again; a wrong one changes nothing.
     scene.configure("id: renamed\n");
     scene.node.must(&["systemctl", "reload", DAEMON]);
     scene.says("the new name", |s| s["node"] == "renamed");
@@ -103,7 +103,7 @@ fn the_daemon_is_a_good_service() {
     scene.push("two");
     scene.converges("two");
 
-    // It kept the watchdog quiet for longer than that waits, and it is the process that it was.
+    // It sent keep-alives for longer than the watchdog timeout, and it is still the same process.
     let since = |property: &str| scene.show(DAEMON, property).parse::<u64>().unwrap();
     let begun = since("ActiveEnterTimestampMonotonic");
     eventually("three times the watchdog's patience", Duration::from_secs(60), || {
@@ -111,7 +111,7 @@ fn the_daemon_is_a_good_service() {
         if last > begun + 12_000_000 { Ok(()) } else { Err(format!("{begun} {last}")) }
     });
     assert_eq!((scene.show(DAEMON, "MainPID"), scene.show(DAEMON, "NRestarts")), (pid.clone(), "0".into()));
-    // One that is stuck is ended by it, and started again.
+    // A stuck daemon is killed by the watchdog, and started again.
     scene.node.must(&["sh", "-c", &format!("kill -STOP {pid}")]);
     scene.shows(DAEMON, "NRestarts", |n| n == "1");
     scene.shows(DAEMON, "SubState", |state| state == "running");
@@ -122,7 +122,7 @@ fn the_daemon_is_a_good_service() {
 }
 
 #[test]
-fn a_run_under_way_is_ended_in_order_and_a_killed_daemon_goes_on() {
+fn a_running_run_stops_cleanly_and_a_killed_daemon_continues() {
     if !is_asked_for() {
         return;
     }
@@ -131,7 +131,7 @@ fn a_run_under_way_is_ended_in_order_and_a_killed_daemon_goes_on() {
     start(&scene);
     scene.converges("one");
 
-    // Stopped in the middle of a run: what runs is ended, and the history tells of it.
+    // Stopped in the middle of a run: the run is stopped, and the history records it.
     let second = scene.server.push(&endless());
     let are_there = |n: usize| {
         eventually(&format!("{n} of the command"), Duration::from_secs(60), || {
@@ -149,7 +149,7 @@ fn a_run_under_way_is_ended_in_order_and_a_killed_daemon_goes_on() {
     let status = scene.says("what was", |s| s["current"]["revision"] == second.as_str());
     assert!(status["daemon"].is_null() && status["last_run"]["success"] == false, "{status:#}");
 
-    // Killed in the middle of a run: nothing is left behind, and it goes on by itself.
+    // Killed in the middle of a run: nothing is left behind, and it continues by itself.
     scene.node.must(&["rm", "/run/mark"]);
     scene.node.must(&["systemctl", "start", DAEMON]);
     are_there(1);
@@ -166,7 +166,7 @@ fn a_run_under_way_is_ended_in_order_and_a_killed_daemon_goes_on() {
 }
 
 #[test]
-fn the_daemon_outlives_bad_pushes_a_lost_network_and_a_reboot() {
+fn the_daemon_survives_bad_pushes_a_lost_network_and_a_reboot() {
     if !is_asked_for() {
         return;
     }
@@ -190,7 +190,7 @@ fn the_daemon_outlives_bad_pushes_a_lost_network_and_a_reboot() {
     scene.converges("two");
     scene.is_on(&second);
 
-    // The network is gone: what somebody changes is put right all the same.
+    // The network is down: a drift is fixed anyway.
     scene.node.disconnect();
     let status = scene.says("the remote fails", |s| !s["remotes"][0]["failing_since"].is_null());
     let why = status["remotes"][0]["message"].as_str().unwrap_or_default().to_owned();
@@ -203,7 +203,7 @@ fn the_daemon_outlives_bad_pushes_a_lost_network_and_a_reboot() {
     scene.is_on(&third);
     scene.says("the remote answers", |s| s["remotes"][0]["failing_since"].is_null());
 
-    // A reboot without a network: the unit comes up by itself, from what is on the disk.
+    // A reboot without a network: the unit starts by itself, from what is on the disk.
     scene.node.write("/etc/motd", "changed before the reboot\n");
     scene.node.reboot_alone();
     scene.converges("three");
@@ -222,7 +222,7 @@ fn the_daemon_outlives_bad_pushes_a_lost_network_and_a_reboot() {
 }
 
 #[test]
-fn what_is_not_signed_never_reaches_the_host() {
+fn an_unsigned_revision_never_reaches_the_host() {
     if !is_asked_for() {
         return;
     }
@@ -251,12 +251,12 @@ fn what_is_not_signed_never_reaches_the_host() {
 }
 
 #[test]
-fn a_unit_that_a_push_breaks_takes_the_push_back() {
+fn a_push_that_breaks_a_unit_is_rolled_back() {
     if !is_asked_for() {
         return;
     }
     let scene = Scene::new("health: [{unit: app.service, required: true, tries: 1}]\n");
-    // Up when its file says so, and failed when not; at once, so that nobody looks too early.
+    // Active when its file says so, and failed when not; at once, so that no check comes too early.
     let unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/grep -q fine /etc/app.conf\n";
     scene.node.write("/etc/systemd/system/app.service", unit);
     scene.node.must(&["systemctl", "daemon-reload"]);
@@ -316,14 +316,14 @@ fn the_timer_does_the_same_without_a_daemon() {
     scene.converges("three");
     scene.is_on(&third);
     scene.journal_is_clean("zagent-run.service");
-    // One of the two: starting the daemon stops the timer, and the doctor tells of both being enabled.
+    // Only one of the two: starting the daemon stops the timer, and the doctor reports when both are enabled.
     start(&scene);
     assert_eq!(scene.show("zagent-run.timer", "ActiveState"), "inactive");
     assert_eq!(scene.doctor("systemd").0, "fail");
 }
 
 #[test]
-fn a_container_ends_with_its_value_whatever_happened() {
+fn a_container_always_stops_with_its_value() {
     if !is_asked_for() {
         return;
     }

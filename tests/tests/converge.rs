@@ -1,5 +1,5 @@
-//! Trees drawn by lot, run on hosts drawn by lot: the schedules agree, a dry run tells the truth, and what was converged
-//! stays so. A failing pair prints its seed; `SEED=n` runs that one alone, `PAIRS=n` another number of them.
+//! Random trees, run on random hosts: the schedules agree, a dry run predicts correctly, and a converged host stays
+//! converged. A failing pair prints its seed; `SEED=n` runs only that one, `PAIRS=n` sets the number of pairs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot write its files has failed")]
 
@@ -17,7 +17,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The pair of a seed; the host stands at the same path for every copy, so that trees name it alike.
+    /// The pair of a seed; the host has the same path for every copy, so that all trees name it in the same way.
     fn new(seed: u64, most: usize, kinds: Kinds) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pair = Self { dir };
@@ -32,7 +32,7 @@ impl Pair {
         pair
     }
 
-    /// Puts the host as it was at first.
+    /// Restores the initial host.
     fn fill(&self, seed: u64) {
         let _ = std::fs::remove_dir_all(self.path("host"));
         trees::host(&mut Dice::new(seed ^ 0x5eed), &self.path("host")).unwrap();
@@ -81,7 +81,7 @@ fn snapshot(dir: &Path, out: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// How a state ended, in words that two runs can be compared by.
+/// The result of a state, in a form that two runs can be compared by.
 fn ended(state: &Value) -> String {
     let changed = state["changes"].as_object().is_some_and(|c| !c.is_empty());
     match (&state["result"], state["skipped"].as_bool()) {
@@ -96,7 +96,7 @@ fn ended(state: &Value) -> String {
     }
 }
 
-/// Runs a test on many seeds, two at a time; every seed that fails is named.
+/// Runs a test on many seeds, two at a time; every failing seed is named.
 fn each_seed(default: u64, test: impl Fn(u64) -> Result<(), String> + Sync) {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let seeds: Vec<u64> = match number("SEED") {
@@ -153,7 +153,7 @@ fn levels_and_eager_agree_on_every_state_and_on_the_host() {
 }
 
 #[test]
-fn a_dry_run_tells_what_a_run_does_or_that_it_cannot_tell() {
+fn a_dry_run_predicts_the_run_or_reports_unknown() {
     each_seed(1000, |seed| {
         let pair = Pair::new(seed, 30, Kinds::All);
         let mut before = BTreeMap::new();
@@ -193,7 +193,7 @@ fn a_second_run_changes_nothing() {
 
 #[test]
 fn dry_runs_are_not_all_unknown() {
-    // A dry run that never commits itself would pass the test above.
+    // A dry run that always reports unknown would pass the test above.
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for seed in 0..100 {
         for state in Pair::new(seed, 30, Kinds::All).run(&["--test"]).values() {

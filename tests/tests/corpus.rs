@@ -1,4 +1,5 @@
-//! What Salt made of the trees in `tests/corpus`, zagent must make of them too: one test an area, every failing case named.
+//! zagent must produce what Salt produced from the trees in `tests/corpus`: one test per area, every failing case is
+//! named.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ fn all() -> Vec<Case> {
     cases(&root()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Puts a question to the cases that are wanted; how many agree, and a text for each that does not.
+/// Runs a check on the selected cases; returns how many agree, and a text for each that does not.
 fn ask(
     wanted: impl Fn(&Case) -> bool,
     question: impl Fn(&Case, &Path) -> Result<Vec<Mismatch>, Mismatch>,
@@ -49,7 +50,7 @@ fn area(name: &str) {
 }
 
 #[test]
-fn every_state_says_and_changes_what_it_does_in_salt() {
+fn every_state_comments_and_changes_like_salt() {
     let (passed, failed) = ask(|_| true, |case, grains| case.run(grains, Closeness::Words));
     assert!(failed.is_empty(), "{passed} passed, {} failed\n{}", failed.len(), failed.join("\n"));
 }
@@ -76,7 +77,7 @@ const NOT_TO_THE_LETTER: [&str; 16] = [
 ];
 
 #[test]
-fn all_others_agree_to_the_letter() {
+fn all_others_agree_exactly() {
     let (passed, failed) = ask(
         |case| !NOT_TO_THE_LETTER.contains(&case.name.as_str()),
         |case, grains| case.show(grains, Rigour::Letter),
@@ -84,7 +85,7 @@ fn all_others_agree_to_the_letter() {
     assert!(failed.is_empty(), "{passed} passed, {} failed\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Cases with states that are sure to fail or to be misread when they run; by our own rules they do not compile.
+/// Cases with states that always fail or are misread when they run; by zagent's own rules they do not compile.
 const REFUSED_BY_THE_SCHEMA: [&str; 8] = [
     "decl_missing_required_arg",
     "decl_underscore_keys",
@@ -97,7 +98,7 @@ const REFUSED_BY_THE_SCHEMA: [&str; 8] = [
 ];
 
 #[test]
-fn our_own_rules_refuse_only_what_would_go_wrong() {
+fn strict_rules_refuse_only_what_would_fail() {
     let grains = root().join("grains.json");
     let mut refused = BTreeSet::new();
     for case in all().iter().filter(|case| !case.skipped()) {

@@ -44,14 +44,14 @@ const EVERY: &[&str] = &[
     "zagent",
 ];
 
-/// A foreign crate (and those whose names go on with a dash) and the only crates of ours that may name it.
+/// An external crate (and those with the same prefix and a dash) and the only workspace crates that may use it.
 const FENCED: [(&str, &[&str]); 3] = [
     ("gix", &["zagent-cache"]),
     ("minijinja", &["zagent-compiler"]),
     ("sled", &["zagent-rollout", "zagent-run"]),
 ];
 
-/// What each crate of the workspace names in its `Cargo.toml`, dependencies of its tests included.
+/// The dependencies of each workspace crate in its `Cargo.toml`, including dev-dependencies.
 fn named() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -78,7 +78,7 @@ fn dependencies_point_one_way() {
     assert_eq!(ours, MAY_NAME.iter().map(|(name, _)| *name).collect(), "the crates of the workspace");
     for (name, allowed) in MAY_NAME {
         for dependency in named[name].iter().filter(|dependency| ours.contains(dependency.as_str())) {
-            // A crate may name itself, to switch a feature on for its own tests.
+            // A crate may depend on itself, to enable a feature for its own tests.
             let fine = dependency == name || allowed.contains(&dependency.as_str());
             assert!(fine, "{name} must not depend on {dependency}");
         }
@@ -96,7 +96,7 @@ fn fenced_crates_are_named_in_their_place_only() {
 }
 
 #[test]
-fn families_are_told_apart() {
+fn crate_families_are_distinguished() {
     assert!(family("gix", "gix") && family("gix-hash", "gix"));
     assert!(!family("gixx", "gix") && !family("sledge", "sled") && !family("minijin", "minijinja"));
 }

@@ -1,6 +1,6 @@
-//! Trees with one thing wrong in, the words on stderr out: `tests/faults/NAME/expected.txt`, every difference in one go.
+//! Trees with one error in, the text on stderr out: `tests/faults/NAME/expected.txt`, all differences at once.
 //!
-//! `just golden` writes them as they come out now. Look at every one: it is what a human has to mend a tree by.
+//! `just golden` writes the present output. Read every one: people fix their trees with it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use zagent_config::codes;
 use zagent_daemon::error::ExitStatus;
 
-/// What no golden text may hold: the values that pillars of the cases keep.
+/// What no golden text may contain: the secret values in the pillars of the cases.
 const SECRET: &str = "hunter2";
 
 fn root() -> PathBuf {
@@ -27,7 +27,7 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// The command line of a case: its trees, one node for all, and what `args` adds.
+/// The command line of a case: its trees, one node for all, and the additions in `args`.
 fn command(case: &Path) -> Vec<OsString> {
     let mut args: Vec<OsString> = ["zagent", "show", "lowstate", "--id", "web-01"].map(OsString::from).into();
     let mut put = |flag: &str, path: PathBuf| args.extend([flag.into(), path.into_os_string()]);
@@ -45,7 +45,7 @@ fn command(case: &Path) -> Vec<OsString> {
     args
 }
 
-/// What the program says about a case, with paths from the case on.
+/// The output of the program for a case, with relative paths.
 fn said(case: &Path) -> (String, ExitStatus) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let exit = zagent::cli::run(command(case), &mut out, &mut err, (false, false));
@@ -53,7 +53,7 @@ fn said(case: &Path) -> (String, ExitStatus) {
     (text.replace(&format!("{}/", case.display()), ""), exit)
 }
 
-/// The lines in which two texts differ.
+/// The lines that differ between two texts.
 fn difference(want: &str, got: &str) -> String {
     let mut text = String::new();
     let (want, got): (Vec<_>, Vec<_>) = (want.lines().collect(), got.lines().collect());
@@ -70,7 +70,7 @@ fn difference(want: &str, got: &str) -> String {
 }
 
 #[test]
-fn every_fault_is_told_as_well_as_its_golden_file() {
+fn every_error_matches_its_golden_file() {
     let accept = std::env::var_os("INSTA_UPDATE").is_some_and(|how| how == "always");
     let mut wrong = Vec::new();
     for case in cases() {

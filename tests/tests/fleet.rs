@@ -1,7 +1,7 @@
-//! Whole fleets on virtual time, drawn by lot, with everything that can go wrong; and rules broken on purpose.
+//! Whole fleets on virtual time, generated from random seeds, with every kind of failure; and rules broken on purpose.
 //!
-//! `HISTORIES=100000` plays so many of them, `NODES=10000` a fleet so large; `SEED=7` plays one again and tells it. CI plays
-//! that many.
+//! `HISTORIES=100000` plays this many, `NODES=10000` sets the size of the large fleet; `SEED=7` replays one and prints
+//! it. CI uses these numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,11 +10,11 @@ use std::time::Instant;
 use zagent_rollout::record::RolloutStatus;
 use zagent_tests::fleet::{Scenario, Told, Wrong, history, play, stand};
 
-/// Histories when nobody says how many.
+/// The default number of histories.
 const FEW: u64 = 5_000;
-/// So many histories that break a law are told; then it is enough.
+/// Stop after this many histories that break a law.
 const MANY: u64 = 20;
-/// Histories in which a broken rule must show.
+/// Histories in which a broken rule must be detected.
 const ENOUGH: u64 = 3_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -67,7 +67,7 @@ fn every_history_keeps_every_law() {
     let (completed, aborted) = (ends(RolloutStatus::Completed), ends(RolloutStatus::Aborted));
     let hours = told.iter().map(|one| one.seconds).sum::<i64>() / 3600;
     println!("{histories} histories, {events} events, {hours} h; {completed} completed, {aborted} aborted");
-    // What is drawn must be worth it: both ends are common, and some are left.
+    // The random histories must be useful: both results are common, and some are left.
     let share = |count: usize| count as u64 * 10 > histories;
     assert!(share(completed) && share(aborted) && ends(RolloutStatus::Paused) > 0, "{completed}, {aborted}");
 }
@@ -101,29 +101,29 @@ fn a_large_fleet_in_one_process() {
         "{nodes} nodes: {hours:.1} h in {took:.1?}, {events} events, {writes} writes, {most} at once; {memory}"
     );
     assert_eq!(told.ends, [RolloutStatus::Completed]);
-    // Ten of them are never seen again.
+    // Ten of them are lost for good.
     assert_eq!(told.confirmed, nodes - 10);
     assert!(told.most <= nodes / 10 + 20);
 }
 
-/// A rule is broken on purpose: some history must show it, in these words.
+/// A rule is broken on purpose: some history must detect it, with this message.
 fn is_seen(wrong: Wrong, words: &str) {
     let mut laws = (0..ENOUGH).filter_map(|seed| history(seed, wrong).err());
     assert!(laws.any(|law| law.contains(words)), "{wrong:?} is not noticed: no history says `{words}`");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_does_not_mind_its_deadline() {
+fn the_simulation_sees_a_node_that_ignores_its_deadline() {
     is_seen(Wrong::NoDeadline, "past its deadline");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_gives_itself_more_time_than_it_has() {
+fn the_simulation_sees_a_node_that_extends_its_deadline() {
     is_seen(Wrong::Patient, "past its deadline");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_keeps_what_does_not_work() {
+fn the_simulation_sees_a_node_that_keeps_a_broken_version() {
     is_seen(Wrong::Blind, "as good, which does not work there");
 }
 
@@ -133,50 +133,50 @@ fn the_simulation_sees_a_node_that_forgets_what_it_did() {
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_goes_back_to_an_older_order() {
-    is_seen(Wrong::Backward, "by the clock although it took a newer one");
+fn the_simulation_sees_a_node_that_follows_an_older_order() {
+    is_seen(Wrong::Backward, "in clock mode although it took a newer one");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_never_goes_on_by_the_clock() {
+fn the_simulation_sees_a_node_that_never_switches_in_clock_mode() {
     is_seen(Wrong::Hesitant, "never ends");
 }
 
 #[test]
-fn the_simulation_sees_a_program_that_falls_over() {
-    is_seen(Wrong::Falls, "the program fell over: it falls over");
+fn the_simulation_sees_a_program_that_panics() {
+    is_seen(Wrong::Falls, "the program panicked: it panics on purpose");
     let falls = |seed: &u64| history(*seed, Wrong::Falls).is_err();
-    let told = again((0..ENOUGH).find(falls).expect("one that falls over"), Wrong::Falls);
-    assert!(told.contains("node 0 reads r0") && told.ends_with("it falls over\")"), "{told}");
+    let told = again((0..ENOUGH).find(falls).expect("one that panics"), Wrong::Falls);
+    assert!(told.contains("node 0 reads r0") && told.ends_with("it panics on purpose\")"), "{told}");
 }
 
 #[test]
 fn the_simulation_sees_nodes_that_do_not_wait_for_their_turn() {
-    is_seen(Wrong::NoTurns, "run what nobody confirmed");
+    is_seen(Wrong::NoTurns, "run an unconfirmed version");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_throws_the_old_version_away() {
-    is_seen(Wrong::ForgetsOld, "may be needed and is not there");
+fn the_simulation_sees_a_node_that_deletes_the_old_version() {
+    is_seen(Wrong::ForgetsOld, "may be needed and is missing");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_goes_back_in_words_only() {
-    is_seen(Wrong::StaysPut, "it rests on 1.0 and runs 2.0");
+fn the_simulation_sees_a_node_that_only_reports_a_rollback() {
+    is_seen(Wrong::StaysPut, "it is idle on 1.0 and runs 2.0");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_begins_after_an_abort() {
-    is_seen(Wrong::DeafToAbort, "it begins although the end was asked for");
+fn the_simulation_sees_a_node_that_starts_after_an_abort() {
+    is_seen(Wrong::DeafToAbort, "it starts although an abort was requested");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_gives_up_what_was_confirmed() {
+fn the_simulation_sees_a_node_that_drops_a_confirmed_version() {
     is_seen(Wrong::GivesUp, "was confirmed and it is on");
 }
 
 #[test]
-fn the_simulation_sees_a_node_that_tries_what_it_rejected() {
+fn the_simulation_sees_a_node_that_tries_a_rejected_version() {
     is_seen(Wrong::Forgiving, "which it rejected");
 }
 
@@ -187,10 +187,10 @@ fn the_simulation_sees_a_driver_that_does_not_count_failures() {
 
 #[test]
 fn the_simulation_sees_a_driver_whose_abort_never_ends() {
-    is_seen(Wrong::NeverAborted, "never ends: its end was asked for");
+    is_seen(Wrong::NeverAborted, "never ends: an abort was requested");
 }
 
 #[test]
-fn the_simulation_sees_a_driver_that_believes_too_much() {
+fn the_simulation_sees_a_driver_that_confirms_too_early() {
     is_seen(Wrong::Credulous, "counts as confirmed and never was");
 }

@@ -1,6 +1,6 @@
-//! Real formulas in, the same host as Salt leaves it out. `FORMULAS=DIR` holds their checkouts, `SALT=DIR` a virtualenv with Salt,
-//! `TWINS=DIR` what Salt left earlier; `FORMULA=a,b` takes some, `FORMULAS_PAGE=FILE` writes the page, `SIDE=salt` only
-//! records; `SCHEDULE=ordered` runs them in Salt's order.
+//! Real formulas in, the same host as with Salt out. `FORMULAS=DIR` has their checkouts, `SALT=DIR` a virtualenv with
+//! Salt, `TWINS=DIR` earlier Salt results; `FORMULA=a,b` selects some, `FORMULAS_PAGE=FILE` writes the page,
+//! `SIDE=salt` only records; `SCHEDULE=ordered` runs them in Salt's order.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ fn var(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
 }
 
-/// States that failed, or the error that kept all from running.
+/// States that failed, or the error that stopped the run.
 fn failed(side: &Side) -> Vec<String> {
     if let Some(error) = side.first.get("error") {
         return vec![error.to_string()];
@@ -28,7 +28,7 @@ fn restless(side: &Side) -> Vec<String> {
     states.filter(|(_, s)| s["changed"] == true).map(|(tag, s)| format!("{tag}: {}", s["changes"])).collect()
 }
 
-/// The lines of the first whose state is not among those of the second.
+/// The lines of the first whose state is not in the second.
 fn without(lines: Vec<String>, others: &[String]) -> Vec<String> {
     let tag = |line: &str| line.split(": ").next().unwrap_or_default().to_owned();
     lines.into_iter().filter(|line| !others.iter().any(|o| tag(o) == tag(line))).collect()
@@ -53,7 +53,7 @@ fn outcome(plan: &Plan, salt: &Side, ours: &Side) -> Outcome {
 }
 
 #[test]
-fn formulas_leave_what_salt_leaves() {
+fn formulas_give_the_same_host_as_salt() {
     if !is_asked_for() {
         return;
     }

@@ -1,6 +1,6 @@
-//! Whatever is put in, the outcome is an answer or a fault, in time: no panic, no hang.
+//! For any input, the result is an answer or an error, in time: no panic, no hang.
 //!
-//! `cargo test` runs a few inputs, always the same. With `FUZZ_SECONDS=60` every target runs new ones for so long.
+//! `cargo test` runs a few inputs, always the same. With `FUZZ_SECONDS=60` every target runs new ones for this time.
 
 use std::fmt::Debug;
 use std::fs;
@@ -18,14 +18,14 @@ use zagent_config::{Map, Value};
 use zagent_tests::memory::{Tree, inputs};
 use zagent_tests::mutate::{Damage, WORDS, break_text, damages, soup};
 
-/// Inputs of a target when no time is given.
+/// Number of inputs of a target when no time is given.
 const FEW: u32 = 24;
-/// How long one input may take, in a build without optimisation on a busy machine; the aim is one second.
+/// The time limit per input, in a build without optimisation on a busy machine; the goal is one second.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The stack that a program's main thread has.
+/// The stack size of a program's main thread.
 const STACK: usize = 8 << 20;
 
-/// Runs `target` on inputs of `strategy`, each on a thread of its own, so that a hang is seen.
+/// Runs `target` on inputs of `strategy`, each on its own thread, so that a hang is detected.
 fn fuzz<S>(strategy: S, target: fn(S::Value))
 where
     S: Strategy,

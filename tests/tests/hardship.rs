@@ -1,15 +1,16 @@
-//! A host in trouble in, a clear failure out, and a next run that recovers: on a Debian with real systemd, with `NSPAWN=1`.
+//! A host with a problem in, a clear failure out, and a next run that recovers: on a Debian with real systemd, with
+//! `NSPAWN=1`.
 //!
-//! Law: each test looks at the exit code, at the report and at the host.
+//! Law: each test checks the exit code, the report and the host.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use zagent_tests::container::{Node, eventually, is_asked_for, program};
 
-/// What a run may take: longer than it waits for a lock.
+/// The time limit of a run: longer than it waits for a lock.
 const LONG: Duration = Duration::from_secs(280);
-/// Holds a lock as dpkg does, for so many seconds, once it is there.
+/// Holds a lock as dpkg does, for this many seconds, once the file exists.
 const HOLDER: &str = r#"use Fcntl; open(F, '+<', $ARGV[0]) or die; my $l = pack('s s x![q] q q i x![q]', F_WRLCK, 0, 0, 0, 0);
 fcntl(F, F_SETLK, $l) or die; open(M, '>', '/run/held') or die; close(M); sleep $ARGV[1];"#;
 
@@ -17,7 +18,7 @@ struct Host {
     node: Node,
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Ran {
     code: i32,
     report: Value,
@@ -39,7 +40,7 @@ impl Ran {
         self
     }
 
-    /// The state failed, and says so with these words.
+    /// The state failed with this message.
     fn is_told(&self, function: &str, words: &[&str]) -> &Self {
         assert_eq!(self.code, 1, "{:#}", self.report);
         let state = self.of(function);
@@ -84,7 +85,7 @@ impl Host {
         });
     }
 
-    /// Takes dpkg's lock; gives the number of who has it.
+    /// Takes dpkg's lock; returns the pid of the holder.
     fn lock(&self, seconds: u32) -> String {
         self.node.write("/srv/holder.pl", HOLDER);
         let seconds = seconds.to_string();
@@ -100,7 +101,7 @@ impl Host {
         self.sh("systemctl show -P MainPID holder").trim().to_owned()
     }
 
-    /// Makes a package of one's own.
+    /// Builds a package for the test.
     fn package(&self, name: &str, postinst: &str, file: &str) {
         self.sh(&format!(
             "set -e; d=/srv/build/{name}; mkdir -p $d/DEBIAN; printf 'Package: {name}\\nVersion: 1\\nArchitecture: all\\nMaintainer: nobody <nobody@example.org>\\n\
@@ -113,7 +114,7 @@ impl Host {
         self.holds(&format!("test \"$(dpkg-query -W -f '${{db:Status-Abbrev}}' {name})\" = 'ii '"))
     }
 
-    /// Packages are all whole.
+    /// All packages are completely installed.
     fn is_whole(&self) {
         assert_eq!(self.sh("dpkg --audit"), "");
     }
@@ -135,7 +136,7 @@ fn a_lock_that_is_held_for_a_while_is_waited_for() {
 }
 
 #[test]
-fn a_lock_that_is_held_for_ever_is_a_failure_that_names_the_holder() {
+fn a_lock_that_is_never_released_fails_and_names_the_holder() {
     if !is_asked_for() {
         return;
     }
@@ -152,7 +153,7 @@ fn a_lock_that_is_held_for_ever_is_a_failure_that_names_the_holder() {
 }
 
 #[test]
-fn apt_that_is_killed_half_way_is_mended_by_the_next_run() {
+fn a_killed_apt_is_repaired_by_the_next_run() {
     if !is_asked_for() {
         return;
     }
@@ -176,7 +177,7 @@ fn apt_that_is_killed_half_way_is_mended_by_the_next_run() {
     ran.is_told("pkg.installed", &["signal"]);
     assert!(!host.is_installed("slow"), "it was not stopped half-way");
     host.sh("touch /run/go");
-    // Another package, and the half of the first is mended with it.
+    // Another package; the interrupted one is repaired with it.
     host.declare("slow:\n  pkg.installed:\n    - sources: [{slow: /srv/slow.deb}]\nhello: pkg.installed\n");
     host.apply().is_well();
     assert!(host.is_installed("slow") && host.is_installed("hello"));
@@ -185,12 +186,12 @@ fn apt_that_is_killed_half_way_is_mended_by_the_next_run() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_next_run_recovers() {
+fn a_full_disk_is_reported_and_the_next_run_recovers() {
     if !is_asked_for() {
         return;
     }
     let host = Host::new();
-    // Full while downloading.
+    // Full during the download.
     host.declare("git: pkg.installed\n");
     host.sh("apt-get clean; mount -t tmpfs -o size=1m none /var/cache/apt/archives && mkdir /var/cache/apt/archives/partial");
     let ran = host.apply();
@@ -200,7 +201,7 @@ fn a_full_disk_is_told_and_the_next_run_recovers() {
     host.sh("umount /var/cache/apt/archives");
     host.apply().is_well();
     assert!(host.is_installed("git"));
-    // Full while unpacking.
+    // Full during the unpacking.
     host.package("big", "true", "mkdir -p $d/opt/big; head -c 3000000 /dev/urandom >$d/opt/big/blob");
     host.declare("big:\n  pkg.installed:\n    - sources: [{big: /srv/big.deb}]\n");
     host.sh("mkdir -p /opt/big && mount -t tmpfs -o size=1m none /opt/big");
@@ -211,7 +212,7 @@ fn a_full_disk_is_told_and_the_next_run_recovers() {
     host.apply().is_well();
     assert!(host.is_installed("big"));
     host.is_whole();
-    // Full while a file is written: the old one stays whole.
+    // Full while a file is written: the old one stays complete.
     host.sh("mkdir -p /srv/small && mount -t tmpfs -o size=64k none /srv/small && echo old >/srv/small/file");
     let words = "x".repeat(200_000);
     host.declare(&format!("/srv/small/file:\n  file.managed:\n    - contents: {words}\n"));
@@ -223,7 +224,7 @@ fn a_full_disk_is_told_and_the_next_run_recovers() {
 }
 
 #[test]
-fn a_service_that_does_not_start_is_told_with_its_journal() {
+fn a_service_that_does_not_start_is_reported_with_its_journal() {
     if !is_asked_for() {
         return;
     }
@@ -300,7 +301,7 @@ fn packages_of_one_level_are_one_transaction_and_a_bad_one_fails_alone() {
 }
 
 #[test]
-fn a_timeout_does_not_leave_packages_half_way() {
+fn a_timeout_does_not_leave_packages_half_installed() {
     if !is_asked_for() {
         return;
     }
@@ -316,7 +317,7 @@ fn a_timeout_does_not_leave_packages_half_way() {
 }
 
 #[test]
-fn a_repository_that_is_down_keeps_nobody_from_the_others() {
+fn a_repository_that_is_down_does_not_affect_the_others() {
     if !is_asked_for() {
         return;
     }
@@ -331,7 +332,7 @@ fn a_repository_that_is_down_keeps_nobody_from_the_others() {
         assert!(state["comment"].as_str().is_some_and(|c| c.contains("file:/nowhere")), "{state:#}");
     }
     assert!(host.is_installed("hello") && host.is_installed("sl"));
-    // What nobody has is told with why it may not have been found.
+    // A package that no repository has is reported with a possible cause.
     host.declare("no-such-package-anywhere:\n  pkg.installed:\n    - refresh: true\n");
     host.apply().is_told("pkg.installed", &["Unable to locate", "file:/nowhere"]);
 }

@@ -1,5 +1,5 @@
-//! The rows of tests/matrix in, a verdict on every state function out. What needs a container runs with `NSPAWN=1`;
-//! `MATRIX=pkg,cron` takes some of the files, `MATRIX_PAGE=FILE` writes the table.
+//! The rows of tests/matrix in, a verdict on every state function out. Tests with a container run with `NSPAWN=1`;
+//! `MATRIX=pkg,cron` selects files, `MATRIX_PAGE=FILE` writes the table.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn every_state_that_is_built_has_a_row() {
+fn every_implemented_state_has_a_row() {
     let known: BTreeSet<String> = rows().iter().map(|row| row.state.clone()).collect();
     let built = schema::described_functions().filter(|told| !told.traits.is_unimplemented);
     let missing: Vec<String> = built
@@ -42,7 +42,7 @@ fn the_matrix_holds() {
     let wanted = |file: &str| only.is_empty() || only.split(',').any(|name| name == file);
     let mut files: Vec<&str> = rows.iter().map(|row| row.file.as_str()).filter(|f| wanted(f)).collect();
     files.dedup();
-    // The longest first, so that the last one to end does not wait for it.
+    // The longest first, so that the whole run ends earlier.
     files.sort_by_key(|file| std::cmp::Reverse(rows.iter().filter(|row| row.file == **file).count()));
     let queue = Mutex::new(files.into_iter());
     let verdicts = Mutex::new(Vec::new());

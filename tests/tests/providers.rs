@@ -1,21 +1,21 @@
-//! Package and service managers that are not Debian's own, run for real in Debian containers with `NSPAWN=1`: dnf, zypper and
-//! pacman with repositories of the tests, OpenRC and init scripts with another process 1, busybox in the place of shadow.
+//! Package and service managers other than Debian's, run for real in Debian containers with `NSPAWN=1`: dnf, zypper and
+//! pacman with repositories of the tests, OpenRC and init scripts with another process 1, busybox instead of shadow.
 //!
-//! Law: what a state tells is compared with what the manager itself says afterwards.
+//! Law: the report of a state is compared with what the manager itself shows afterwards.
 
 use serde_json::{Value, json};
 use zagent_tests::container::{Host, Init, is_asked_for};
 
 /// A name that does not fit into the columns of a table.
 const LONG_NAME: &str = "zabird-with-a-name-that-is-longer-than-a-column-of-a-table";
-/// What is installed, but for the one package that is always there.
+/// The installed packages, except the one that is always installed.
 const RPMS: &str = "rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\\n' | grep -v ^zabase | sort";
 const PACKAGES: &str = "pacman -Q | sort";
 
-/// A manager of packages in a container, and how it tells what is installed.
+/// A package manager in a container, and how it lists installed packages.
 struct Shop {
     host: Host,
-    /// What stands in a state beside its own arguments.
+    /// Additional arguments of every state.
     provider: String,
     look: &'static str,
 }
@@ -25,7 +25,7 @@ impl Shop {
         format!("{name}:\n  {function}:\n    - refresh: false{}{more}\n", self.provider)
     }
 
-    /// A state comes to rest, with these changes: name, version before, version after.
+    /// A state converges, with these changes: name, old version, new version.
     fn settles(&self, function: &str, name: &str, more: &str, changes: &[(&str, &str, &str)]) {
         let sls = self.sls(function, name, more);
         let told = self.host.settles(&sls, self.look).changes();
@@ -35,7 +35,7 @@ impl Shop {
         assert_eq!(told, changes.iter().map(text).collect(), "{sls}");
     }
 
-    /// A state fails with these words, foretold with them too, and the host stays as it is.
+    /// A state fails with this message, also in test mode, and the host is unchanged.
     fn refuses(&self, function: &str, name: &str, more: &str, words: &[&str]) {
         let (sls, before) = (self.sls(function, name, more), self.installed());
         self.host.foretell(&sls).is_told(words);
@@ -43,12 +43,12 @@ impl Shop {
         assert_eq!(self.installed(), before, "{sls}");
     }
 
-    /// A state is right already.
+    /// A state is in sync.
     fn rests(&self, function: &str, name: &str, more: &str) {
         self.host.apply(&self.sls(function, name, more)).is_still();
     }
 
-    /// What is installed, as the manager itself tells it.
+    /// The installed packages, as the manager itself lists them.
     fn installed(&self) -> String {
         self.host.sh(self.look)
     }
@@ -58,14 +58,14 @@ impl Shop {
         assert_eq!(self.installed(), want);
     }
 
-    /// Takes the last run back.
+    /// Reverts the last run.
     fn reverts(&self) {
         let report = self.host.call("run --revert");
         assert_eq!(report["success"], true, "{report:#}");
     }
 }
 
-/// A shop of rpm packages.
+/// A repository of rpm packages.
 fn rpms(provider: &str, packages: &[&str]) -> Shop {
     let host = Host::with(&[packages, &["rpm", "createrepo-c"]].concat());
     host.node.write("/srv/comps.xml", include_str!("../providers/comps.xml"));
@@ -76,13 +76,13 @@ fn rpms(provider: &str, packages: &[&str]) -> Shop {
 
 const REPO: &str = "[tests]\nname=tests\nbaseurl=file:///srv/repo\nenabled=1\ngpgcheck=0\n";
 
-/// Versions, lists, removals and refusals, as both managers of rpm packages have them.
+/// Versions, lists, removals and refusals, for both managers of rpm packages.
 fn rpms_come_and_go(shop: &Shop) {
     shop.refuses("pkg.installed", "nosuch", "", &["nosuch"]);
     shop.refuses("pkg.installed", "x", "\n    - pkgs: [zalib, nosuch]", &["nosuch"]);
     shop.refuses("pkg.installed", "zaapp", "\n    - version: '>2.0-1'", &["zaapp>2.0-1", "2.0-1, 1.0-1"]);
     shop.has(&[]);
-    // What is needed comes along, and is foretold with it.
+    // Dependencies are installed too, and predicted.
     let old = "\n    - version: '>=1.0, <2'";
     shop.settles("pkg.installed", "zaapp", old, &[("zaapp", "", "1.0-1"), ("zalib", "", "2.0-1")]);
     shop.has(&["zaapp 1.0-1", "zalib 2.0-1"]);
@@ -104,7 +104,7 @@ fn rpms_come_and_go(shop: &Shop) {
     shop.settles("pkg.removed", LONG_NAME, "", &[(LONG_NAME, "1.0-1", "")]);
 }
 
-/// What is held stays, and says so. Begins and ends with an old version.
+/// A held package stays, and the state says so. Starts and ends with an old version.
 fn rpms_are_held(shop: &Shop) {
     shop.host.settles(&shop.sls("pkg.held", "zaapp", ""), shop.look);
     assert_eq!(shop.host.apply(&shop.sls("pkg.held", "zaapp", "")).is_still().code, 0);
@@ -122,10 +122,10 @@ fn rpms_are_held(shop: &Shop) {
     shop.refuses("pkg.held", LONG_NAME, "", &[LONG_NAME, "not installed"]);
 }
 
-/// A package that comes as a file, which nobody signed.
+/// An unsigned package file.
 const FILE: &str = "\n    - sources: [{zaapp: /srv/repo/zaapp-2.0-1.noarch.rpm}]";
 
-/// Files of packages, and packages that come as files.
+/// Package files, and packages from files.
 fn rpms_are_files(shop: &Shop) {
     shop.host.sh("echo other >/opt/zaapp/version");
     let verify = "\n    - pkg_verify: true";
@@ -136,12 +136,13 @@ fn rpms_are_files(shop: &Shop) {
     let file = format!("{FILE}\n    - skip_verify: true");
     shop.settles("pkg.installed", "zaapp", &file, &[("zaapp", "1.0-1", "2.0-1")]);
     shop.refuses("pkg.downloaded", "zaapp", "", &["not available"]);
-    // Who needs it goes along, and that is foretold.
+    // Packages that depend on it are removed too, and that is predicted.
     shop.settles("pkg.purged", "zalib", "", &[("zaapp", "2.0-1", ""), ("zalib", "2.0-1", "")]);
     shop.has(&[]);
 }
 
-/// A host that calls itself a kin of the manager uses it without being told so, and its execution functions too.
+/// A host that identifies as a related distribution uses the manager without configuration, and its execution functions
+/// too.
 fn rpms_are_the_hosts_own(shop: &mut Shop, release: &str, family: &str) {
     shop.host.node.write("/etc/os-release", release);
     shop.provider.clear();
@@ -170,7 +171,7 @@ fn rpms_are_the_hosts_own(shop: &mut Shop, release: &str, family: &str) {
     assert_eq!(host.call("pkg.remove zaapp")["zaapp"], json!({"old": "2.0-1", "new": ""}));
 }
 
-/// A repository comes, its packages can be had; it goes, and they cannot.
+/// After a repository is added, its packages are available; after it is removed, they are not.
 fn rpms_come_from_repositories(shop: &Shop, file: &str) {
     let (host, words) =
         (&shop.host, "[{name: second}, {humanname: Second}, {baseurl: 'file:///srv/second'}, {gpgcheck: 0}]");
@@ -184,9 +185,9 @@ fn rpms_come_from_repositories(shop: &Shop, file: &str) {
     host.apply(&format!("{managed}{solo}")).is_still();
     assert!(host.sh(shop.look).contains("zasolo 1.0-1\n"));
     assert_eq!(host.call("pkg.get_repo second")["baseurl"], "file:///srv/second");
-    // What it needs is told, not only that something is.
+    // The message names what is needed, not only that something is.
     shop.refuses("pkg.installed", "zaneedy", "", &["no-such-thing", "zaneedy"]);
-    // One that is down keeps nobody from the others.
+    // A repository that is down does not affect the others.
     let dead = managed.replace("second", "dead").replace("}]", "}, {autorefresh: 1}]");
     host.apply(&format!("{dead}{LONG_NAME}: {{pkg.installed: [{{require: [pkgrepo: dead]}}]}}\n")).is_well();
     assert!(host.sh(shop.look).contains(LONG_NAME));
@@ -211,7 +212,7 @@ fn dnf_for_real() {
     rpms_are_files(&shop);
     rpms_are_the_hosts_own(&mut shop, "NAME=\"Fedora Linux\"\nID=fedora\nVERSION_ID=38\n", "RedHat");
     rpms_come_from_repositories(&shop, "/etc/yum.repos.d/second.repo");
-    // Groups of packages are dnf's alone.
+    // Package groups exist only with dnf.
     let host = &shop.host;
     assert_eq!(host.call("pkg.group_list"), json!({"available": ["Za Tools"]}));
     let group = "Za Tools: {pkg.group_installed: []}\n";
@@ -265,7 +266,7 @@ fn pacman_for_real() {
         "\n    - pkgs: [zaapp, zabird: 1.0-1]",
         &[new[0], ("zabird", "", "1.0-1"), new[1]],
     );
-    // Others need it: it stays, and they are named.
+    // Other packages need it: it stays, and they are named.
     shop.refuses("pkg.removed", "zalib", "", &["zalib", "required by zaapp"]);
     shop.refuses("pkg.held", "zaapp", "", &["held"]);
     shop.refuses("pkg.downloaded", "zaapp", "", &["not available"]);
@@ -276,7 +277,7 @@ fn pacman_for_real() {
     shop.has(&["zaapp 2.0-1", "zabird 2.0-1", "zalib 2.0-1"]);
     let file = "\n    - sources: [{zabird: /srv/repo/zabird-1.0-1-any.pkg.tar.zst}]";
     shop.settles("pkg.installed", "zabird", file, &[("zabird", "2.0-1", "1.0-1")]);
-    // A host that calls itself Arch is asked without a word about it.
+    // A host that identifies as Arch needs no configuration.
     shop.host.node.write("/etc/os-release", "NAME=\"Arch Linux\"\nID=arch\n");
     shop.provider.clear();
     let host = &shop.host;
@@ -292,7 +293,7 @@ fn pacman_for_real() {
     shop.has(&[]);
 }
 
-/// A service of the tests under a manager that was not told to states: `zad` notes what is done with it.
+/// A test service with a manager that the states do not name: `zad` records its actions.
 fn services(host: &mut Host, init: Init, enabled: &str) {
     host.node.boot_by(init);
     assert!(!host.holds("test -e /run/systemd/system"), "systemd is process 1");
@@ -303,7 +304,7 @@ fn services(host: &mut Host, init: Init, enabled: &str) {
     };
     assert_eq!(asked(host), [true, false, false, true]);
     assert_eq!(host.call("service.available nosuch"), false);
-    // Units lie about, and nobody here starts them.
+    // There are unit files, but nothing here starts them.
     assert!(host.holds("test -e /lib/systemd/system/systemd-journald.service"));
     assert_eq!(host.call("service.available systemd-journald"), false);
     host.settles("zad: {service.running: [{enable: true}]}\n", &look);
@@ -314,7 +315,7 @@ fn services(host: &mut Host, init: Init, enabled: &str) {
         let names = names.as_array().expect("a list");
         assert!(names.contains(&"zad".into()) && !names.contains(&"rc".into()), "{list}: {names:?}");
     }
-    // It is there after a boot.
+    // It runs after a boot.
     host.node.boot_by(init);
     assert_eq!(host.sh(&look), "start\nenabled\n");
     watched(host);
@@ -329,7 +330,7 @@ fn services(host: &mut Host, init: Init, enabled: &str) {
     assert_eq!(host.sh(&look), "", "it starts with the host although it is disabled");
 }
 
-/// A file that changes restarts a service, or reloads it.
+/// A changed file restarts a service, or reloads it.
 fn watched(host: &Host) {
     let sls = |words: &str, more: &str| {
         format!(
@@ -346,7 +347,7 @@ fn watched(host: &Host) {
     assert_eq!(second, pid(), "it was restarted, not reloaded");
 }
 
-/// What cannot be is told.
+/// Impossible requests are reported.
 fn refused(host: &Host) {
     host.apply("nosuch: {service.running: []}\n").is_told(&["nosuch", "not available"]);
     host.apply("zad: {service.masked: []}\n").is_told(&["masking not available"]);
@@ -356,7 +357,7 @@ fn refused(host: &Host) {
     host.sh("rm /etc/zad.broken");
 }
 
-/// A script of a service, as a file inside.
+/// The script of a service, as a file inside.
 fn with_script(packages: &[&str], script: &str) -> Host {
     let host = Host::with(packages);
     host.node.write("/etc/init.d/zad", script);
@@ -419,7 +420,7 @@ fn busybox_for_real() {
     assert_eq!(lines("/etc/passwd"), format!("alice:x:3005:{number}:Alice B:/home/alice:/bin/bash\n"));
     let shadow = lines("/etc/shadow");
     assert!(shadow.starts_with("alice:$6$salt$hash:") && shadow.ends_with(":1:90:7:::\n"), "{shadow}");
-    // What is in its home is still its own.
+    // The files in its home still belong to it.
     assert_eq!(host.sh("id -Gn alice; stat -c %U /home/alice"), "ops devs\nalice\n");
     let svc = "svc: {user.present: [{system: true}, {createhome: false}, {shell: /usr/sbin/nologin}]}\n";
     host.apply(svc).is_well();

@@ -1,5 +1,5 @@
-//! Three hosts with real systemd take a release of the agent, and one of them reboots on the way. Runs with NSPAWN=1 only
-//! (`.ci/nspawn`).
+//! Three hosts with real systemd take a release of the agent, and one of them reboots during the rollout. Runs with
+//! NSPAWN=1 only (`.ci/nspawn`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use zagent_rollout::record::{NodeStatus, RolloutRecord, RolloutStatus};
 use zagent_tests::container::{Node, Server, eventually, is_asked_for, motd, program};
 
 const WATCHDOG: &str = "zagent-watchdog.service";
-/// What a step of a rollout, or a boot, may take.
+/// The time limit of a rollout step, or a boot.
 const SOON: Duration = Duration::from_secs(180);
 
-/// The hosts, and what they follow.
+/// The hosts, and the repository they follow.
 struct Fleet {
     server: Server,
     nodes: Vec<Node>,
@@ -68,7 +68,7 @@ impl Fleet {
         serde_json::from_str(&said.out).ok()
     }
 
-    /// Waits until all hosts are up and have told the board about their binary and their states: others are not seen.
+    /// Waits until all hosts have reported their binary and their states to the board: others are not seen.
     fn is_there(&self) {
         for at in 0..self.nodes.len() {
             self.until(at, "the agent is up", |status| status["child"]["pid"].is_u64());
@@ -85,7 +85,7 @@ impl Fleet {
         });
     }
 
-    /// Waits until a host's watchdog says so.
+    /// Waits until a host's watchdog reports this.
     fn until(&self, at: usize, what: &str, holds: impl Fn(&Value) -> bool) {
         eventually(&format!("host {}: {what}", at + 1), SOON, || match self.status(at) {
             Some(status) if holds(&status) => Ok(()),
@@ -153,11 +153,11 @@ fn three_hosts_take_a_release_and_one_of_them_reboots_while_it_soaks() {
         fleet.until(at, "it keeps 9.1.0", is_on("9.1.0"));
     }
 
-    // After a boot it is what was confirmed that runs.
+    // After a boot the confirmed version runs.
     fleet.nodes[0].reboot();
     fleet.until(0, "it runs 9.1.0 after a boot", is_on("9.1.0"));
 
-    // A release that takes its agent down is taken back by the first host that tries it, and nobody else has seen it.
+    // A release that crashes its agent is rolled back by the first host that tries it, and no other host tries it.
     fleet.publish("9.2.0", "exit 3");
     let said = fleet.zagent(&start("bad", "9.2.0")).output().expect("a driver");
     assert_eq!(said.status.code(), Some(1), "{}", String::from_utf8_lossy(&said.stderr));

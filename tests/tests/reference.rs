@@ -1,6 +1,7 @@
-//! The schema in, the reference of the book out: `docs/src/reference/states/*.md` hold what `zagent explain` tells.
+//! The schema in, the reference documentation out: `docs/src/reference/states/*.md` contain what `zagent explain`
+//! prints.
 //!
-//! `just docs-reference` writes the pages as they come out now; a page that is stale fails here.
+//! `just docs-reference` writes the pages; an outdated page fails here.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +16,7 @@ fn book() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src")
 }
 
-/// Every page, by its path in the book.
+/// Every page, by its path in the documentation.
 fn pages() -> Vec<(String, String)> {
     let mut pages = vec![
         ("reference/states.md".to_owned(), index()),
@@ -97,7 +98,7 @@ fn table(parameters: &[StateParameter]) -> String {
 }
 
 #[test]
-fn the_book_tells_what_the_schema_holds() {
+fn the_reference_pages_match_the_schema() {
     let accept = std::env::var_os("INSTA_UPDATE").is_some_and(|how| how == "always");
     let mut stale = Vec::new();
     for (path, want) in pages() {

@@ -1,12 +1,12 @@
-//! What the runner promises while states run: no more at once than allowed, nothing twice on the same path, time limits that
-//! hold, and nobody left behind. States meet inside their commands through named pipes, so that the order is theirs.
+//! The guarantees of the runner: no more states at once than allowed, never two on the same path, enforced time limits,
+//! and no leftover processes. States meet inside their commands through named pipes, which fixes the order.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use zagent_tests::site::{Site, lines};
 
-/// How many were inside at once, at most, by a log of `+` and `-`.
+/// The maximum number at once, from a log of `+` and `-`.
 fn depth(log: &Path) -> usize {
     let (mut now, mut most) = (0_usize, 0);
     for line in lines(log) {
@@ -16,13 +16,13 @@ fn depth(log: &Path) -> usize {
     most
 }
 
-/// True once no living process has this number; what is dead and not yet waited for counts as gone.
+/// True once no running process has this pid; a zombie counts as gone.
 fn is_gone(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Waits until something holds; what never does is a failure.
+/// Waits for a condition; fails after the time limit.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -56,9 +56,9 @@ fn no_more_run_at_once_than_allowed_and_no_fewer() {
     }
 }
 
-/// Ten wait for one that holds their parent; when it lets go, they may not all run at once.
+/// Ten wait for one that holds their parent; when it is done, they must not all run at once.
 #[test]
-fn those_who_waited_for_a_path_keep_to_the_limit() {
+fn states_that_waited_for_a_path_keep_the_limit() {
     let mut sls = String::from(
         "dir: {file.directory: [{name: $D/dir}, {parallel: true}, {onlyif: ['read x < $D/pipe']}]}\n",
     );
@@ -78,7 +78,7 @@ fn those_who_waited_for_a_path_keep_to_the_limit() {
     assert!(depth(&site.at("log")) <= 3, "{} at once", depth(&site.at("log")));
 }
 
-/// Every state that holds the path makes a directory and takes it away again: two at once collide.
+/// Every state that holds the path creates a directory and removes it again: two at once collide.
 #[test]
 fn states_on_one_path_never_overlap() {
     for schedule in ["levels", "eager", "ordered"] {
@@ -177,7 +177,7 @@ apart:
 }
 
 #[test]
-fn the_end_of_the_time_ends_commands_with_their_children() {
+fn the_run_timeout_kills_commands_with_their_children() {
     let sls = "
 stuck:
   cmd.run:
@@ -198,9 +198,9 @@ stuck:
     assert_eq!((&kept.report["run"], &kept.report["canceled"]), (&report["run"], &true.into()));
 }
 
-/// A guard that hangs, a retry that pauses and a state that waits for a path hold up nothing once the time is over.
+/// After the time limit, a hanging guard, a pausing retry and a state that waits for a path delay nothing.
 #[test]
-fn the_end_of_the_time_reaches_everybody_who_waits() {
+fn the_run_timeout_ends_everything_that_waits() {
     let table = [
         ("a guard", "x: {test.nop: [{onlyif: 'read x < $D/pipe'}]}", "x: failed"),
         ("a pause", "x: {test.fail_without_changes: [{retry: {attempts: 9, interval: 600}}]}", "x: failed"),

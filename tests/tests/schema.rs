@@ -1,4 +1,5 @@
-//! The schema in, the states of the agent out: what is described can be built, and what can be built is described.
+//! The schema in, the states of the agent out: every described state is implemented, and every implemented one is
+//! described.
 
 use zagent_compiler::schema::{self, FunctionDoc};
 use zagent_compiler::{Chunk, CompileOptions, CompileTarget, Compiler};
@@ -17,7 +18,7 @@ fn example(told: &FunctionDoc) -> Chunk {
 }
 
 #[test]
-fn what_is_described_can_be_built() {
+fn every_described_state_is_implemented() {
     let mut wrong = Vec::new();
     for told in schema::described_functions() {
         let what = format!("{}.{}", told.module, told.name);
@@ -36,11 +37,11 @@ fn what_is_described_can_be_built() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Modules whose states are somebody's own acts: what they touch is not known, and Salt does not order them either.
+/// Modules with arbitrary actions: what they touch is unknown, and Salt does not order them either.
 const ACTS: [&str; 7] = ["cmd", "exec", "module", "test", "event", "http", "environ"];
 
 #[test]
-fn who_writes_names_what_nobody_else_may_touch() {
+fn a_state_that_writes_names_its_resources() {
     let mut wrong = Vec::new();
     for told in schema::described_functions().filter(|t| !t.traits.is_read_only && !ACTS.contains(&t.module))
     {
@@ -54,11 +55,11 @@ fn who_writes_names_what_nobody_else_may_touch() {
 }
 
 #[test]
-fn what_can_be_built_is_described() {
+fn every_implemented_state_is_described() {
     let any = schema::described_functions().next().expect("something is described");
     let template = example(&any);
     let mut wrong = Vec::new();
-    // A module that is not described at all is left to the tree's own modules.
+    // An undescribed module is left to the tree's own modules.
     let described: Vec<_> = schema::described_modules().collect();
     for module in schema::modules().iter().filter(|m| described.contains(&m.name)) {
         for function in module.functions().filter(|f| f.describe().is_none()) {
@@ -83,11 +84,11 @@ fn warnings(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn what_only_salt_carries_out_is_a_warning() {
+fn a_function_that_only_salt_has_is_a_warning() {
     let sls = "a:\n  lxd_container.present: []\nb:\n  lxd_container.present: []\nc:\n  test.nop: []\n";
     let told = warnings(&[("web.sls", sls)]);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("ZA0818") && told[0].contains("web.sls:2"), "{told:?}");
-    // A module of the tree's own is asked instead.
+    // A module in the tree is used instead.
     assert_eq!(warnings(&[("web.sls", sls), ("_states/lxd_container", "#!/bin/sh\n")]), [""; 0]);
 }

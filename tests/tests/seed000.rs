@@ -1,10 +1,10 @@
-//! How a run goes: modes, levels, the spreading of failures, skip reasons, retries, success and the shape of the result, each
-//! rule on a real tree through the command line.
+//! The rules of a run: modes, levels, failure propagation, skip reasons, retries, success and the shape of the result,
+//! each rule on a real tree through the command line.
 
 use serde_json::Value;
 use zagent_tests::site::{Ran, Site, lines};
 
-/// Runs an SLS and compares how its states ended, in the order that is written.
+/// Runs an SLS and compares the results of its states, in the written order.
 fn expect(what: &str, sls: &str, more: &[&str], table: &str) -> Ran {
     let ran = Site::new(sls).run(more);
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -40,7 +40,7 @@ start_all:
 ";
 
 #[test]
-fn a_partial_failure_skips_what_depends_on_it_and_nothing_else() {
+fn a_partial_failure_skips_only_its_dependants() {
     for schedule in ["levels", "eager", "ordered"] {
         let site = Site::new(PARTIAL);
         let ran = site.run(&["--schedule", schedule]);
@@ -71,8 +71,8 @@ fn a_partial_failure_skips_what_depends_on_it_and_nothing_else() {
     }
 }
 
-/// The timeline of the execution model. Each state of a level waits inside its command until the other one of that level has
-/// begun, so that only states that really run at the same time come to an end.
+/// The timeline of the execution model. Each state of a level waits inside its command until the other one of that
+/// level has started, so that only states that really run at the same time finish.
 #[test]
 fn states_of_a_level_overlap_and_levels_do_not() {
     let both = |name: &str, says: &str, hears: &str| {
@@ -117,7 +117,7 @@ start_services: {{cmd.run: [{{name: '{}'}}, {{require: [{{cmd: deploy_nginx_conf
     assert_eq!(levels, [0, 0, 1, 1, 2].map(Some));
 }
 
-/// `slow` ends only when it has heard of `next`, which waits for `quick` alone.
+/// `slow` ends only after a signal from `next`, which waits only for `quick`.
 const ACROSS: &str = "
 quick:
   cmd.run:
@@ -221,7 +221,7 @@ bad: {test.fail_without_changes: []}
     }
 }
 
-/// `bad` fails while `going` is at work: that one finishes, and nothing else begins.
+/// `bad` fails while `going` runs: that one finishes, and nothing else starts.
 #[test]
 fn failhard_lets_running_states_finish_and_starts_no_other() {
     let sls = "
@@ -248,7 +248,7 @@ answer:
     - onfail:
       - cmd: bad
 ";
-    // `going` waits until the shell of `bad` is gone, whose number `bad` leaves behind.
+    // `going` waits until the shell of `bad` has exited, whose pid `bad` writes to a file.
     let sls = sls.replace("read word", "echo $$ > $D/pid; read word");
     let site = Site::new(&sls);
     site.pipes(&["pipe"]);
@@ -266,7 +266,7 @@ answer:
 }
 
 #[test]
-fn a_cancelled_run_skips_the_rest_and_is_no_success() {
+fn a_cancelled_run_skips_the_rest_and_fails() {
     let sls = "
 done: {test.succeed_with_changes: [{order: 1}]}
 stuck:
@@ -432,7 +432,7 @@ fn the_result_has_its_shape() {
 }
 
 #[test]
-fn a_revert_goes_the_other_way_round() {
+fn a_revert_runs_in_reverse_order() {
     let sls = "
 dir:
   file.directory:

@@ -1,4 +1,4 @@
-//! Ten times the states cost ten times the CPU, not a hundred times: no stage looks at every pair of states.
+//! Ten times the states cost ten times the CPU, not a hundred times: no stage compares every pair of states.
 //!
 //! `just bench` prints the figures of an optimised build.
 
@@ -10,12 +10,12 @@ use zagent_compiler::{CompileOptions, CompileTarget, Compiler};
 use zagent_config::Value;
 use zagent_tests::memory::{Tree, inputs};
 
-/// Chains that the states are strung on.
+/// Number of chains.
 const CHAINS: usize = 50;
-/// Growth that is forgiven for ten times the states: linear is 10, quadratic is 100.
+/// Allowed growth for ten times the states: linear is 10, quadratic is 100.
 const GROWTH: f64 = 25.0;
 
-/// So many states in chains, each requiring the one before it, one SLS a chain.
+/// This many states in chains, each requiring the one before it, one SLS per chain.
 fn chains(states: usize) -> Tree {
     let mut files = vec![];
     let mut top = "base:\n  '*':\n".to_owned();
@@ -42,7 +42,7 @@ fn cpu() -> Duration {
     )
 }
 
-/// CPU of one compile; the best of three, because other programs disturb caches too.
+/// CPU time of one compile; the best of three, because other programs disturb caches too.
 fn cost(states: usize) -> Duration {
     let once = || {
         let inputs = inputs(chains(states), Tree::default(), Value::empty_map(), CompileOptions::default());

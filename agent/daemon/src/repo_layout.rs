@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_repository_says_so() {
+    fn a_missing_repository_is_reported() {
         assert!(matches!(found(&[("readme", "")]), Err(RepoLayoutError::NoStates(_))));
         for manifest in ["schema: 1\nroots: {states: ../x}\n", "a: [", "schema: 1\nsurprise: 1\n"] {
             assert!(

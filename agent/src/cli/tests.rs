@@ -304,7 +304,7 @@ fn two_commits_are_compared_host_by_host() {
     assert!(diff("main..main", "text").out.contains("no host changes"));
     let unknown = diff("nope..main", "text");
     assert_eq!(unknown.exit, ExitStatus::Usage);
-    assert!(unknown.err.contains("`nope` names no commit"), "{}", unknown.err);
+    assert!(unknown.err.contains("no commit matches `nope`"), "{}", unknown.err);
 }
 
 #[test]

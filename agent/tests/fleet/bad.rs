@@ -25,7 +25,7 @@ const S390X: [u8; 2] = [0, 0x16];
 fn bad_releases_stop_at_the_canary_and_leave_every_node_as_it_was() {
     let fleet = Fleet::new(12, "");
     let all = fleet.release("9.0.0-exits", "exit 3", |_| {});
-    aborts(&fleet, "9.0.0-exits", &all, "*", "the agent does not stay up: it ended with code 3");
+    aborts(&fleet, "9.0.0-exits", &all, "*", "the agent keeps failing: it exited with code 3");
 
     let mut foreign = fs::read("/proc/self/exe").unwrap()[..64].to_vec();
     foreign[18..20].copy_from_slice(&S390X);
@@ -33,11 +33,11 @@ fn bad_releases_stop_at_the_canary_and_leave_every_node_as_it_was() {
     let pairs = [
         ("9.0.0-hangs", fleet.release("9.0.0-hangs", "exec sleep 1000", |_| {}), "the agent does not answer"),
         ("9.0.0-unready", fleet.release("9.0.0-unready", UNREADY, |_| {}), "the left engine is cold"),
-        ("9.0.0-text", fleet.release_of("9.0.0-text", b"welcome\n", |_| {}), "it is no program"),
+        ("9.0.0-text", fleet.release_of("9.0.0-text", b"welcome\n", |_| {}), "it is not a program"),
         (
             "9.0.0-foreign",
             fleet.release_of("9.0.0-foreign", &foreign, |_| {}),
-            "it is made for another kind of processor",
+            "it is built for another processor type",
         ),
         (
             "9.0.0-corrupt",

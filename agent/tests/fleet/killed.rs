@@ -66,7 +66,7 @@ fn outage(fleet: &Fleet, driver: &Process) -> Vec<u32> {
         let is_told = |what: &&str| notes.iter().any(|note| note.starts_with(*what));
         ["rollouts: ", "board: "].iter().all(is_told).then_some(())
     });
-    let deaf = "it goes on where it is once this works again";
+    let deaf = "it continues from the same point";
     eventually("the driver is deaf", || driver.said(), || driver.said().contains(deaf).then_some(()));
     // For longer than the soak: without a word that it may, nobody keeps it.
     let over = record.phase_since.unwrap() + jiff::SignedDuration::from_secs(10);

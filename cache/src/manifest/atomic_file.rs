@@ -1,4 +1,4 @@
-//! A text in, a file of a directory out, whole or not at all.
+//! A text in, a file in a directory out, written completely or not at all.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::ManifestError;
 
-/// What everybody may read: a manifest is no secret.
+/// Readable by everyone: a manifest is not a secret.
 const MODE: u32 = 0o644;
 
-/// Writes a file of a directory; readers see the old text or the new one.
+/// Writes a file in a directory; readers see the old text or the new one.
 ///
 /// # Errors
-/// Fails when it cannot be written; then the old one stands.
+/// Fails when it cannot be written; the old file then stays.
 pub fn write_atomic(dir: &Path, name: &str, text: &str) -> Result<PathBuf, ManifestError> {
     let path = dir.join(name);
     let write = || -> io::Result<()> {
@@ -30,7 +30,7 @@ pub fn write_atomic(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Manif
     }
 }
 
-/// Removes a file of a directory.
+/// Removes a file from a directory.
 ///
 /// # Errors
 /// Fails when it cannot be removed.

@@ -1,7 +1,7 @@
 //! Listed files in, those that Git would not commit out.
 //!
-//! Nodes get what is committed. A manifest that lists a file which Git does not hold is refused there, so it is told
-//! where it is written.
+//! Nodes get what is committed. They refuse a manifest that lists a file which Git does not have, so zagent reports it
+//! where the manifest is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,13 +9,13 @@ use std::path::Path;
 use gix::bstr::ByteSlice;
 use zagent_config::manifest::ManifestEntry;
 
-/// The listed files that are not in the index of the repository that holds `dir`; nothing when no repository does.
+/// The listed files that are not in the index of the repository that contains `dir`; empty outside a repository.
 #[must_use]
 pub fn untracked(dir: &Path, files: &BTreeMap<String, ManifestEntry>) -> Vec<String> {
     let Some((root, held)) = indexed_paths(dir) else { return Vec::new() };
     let is_held = |path: &String| {
         held.contains(path)
-            // A file below a link is held where the link leads.
+            // A file below a symlink is stored where the symlink points.
             || root.join(path).canonicalize().is_ok_and(|real| {
                 real.strip_prefix(&root).is_ok_and(|real| held.contains(&*real.to_string_lossy()))
             })
@@ -23,7 +23,7 @@ pub fn untracked(dir: &Path, files: &BTreeMap<String, ManifestEntry>) -> Vec<Str
     files.keys().filter(|path| !is_held(path)).cloned().collect()
 }
 
-/// The directory, resolved, and the paths below it that the index holds.
+/// The directory, resolved, and the paths below it that are in the index.
 fn indexed_paths(dir: &Path) -> Option<(std::path::PathBuf, BTreeSet<String>)> {
     let root = dir.canonicalize().ok()?;
     let repo = gix::discover(&root).ok()?;

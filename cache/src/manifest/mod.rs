@@ -1,7 +1,7 @@
-//! A directory in, the manifest of its files out; or in which words it differs from the one it has.
+//! A directory in, the manifest of its files out; or how its files differ from the existing manifest.
 //!
-//! Law: what is listed is what the cache would stage: the same names are refused, links count as what they lead to, and
-//! Git's own directory, the manifest and its signatures are not part of it.
+//! Law: the manifest lists what the cache would stage: the same names are refused, symlinks count as their targets, and
+//! Git's own directory, the manifest and its signatures are excluded.
 
 mod atomic_file;
 mod git_index;
@@ -25,7 +25,7 @@ pub use self::git_index::untracked;
 pub use self::walk::list_files;
 use crate::{CacheLimits, RepositoryError};
 
-/// Why a directory has no manifest.
+/// Why the manifest of a directory could not be written or checked.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A file or directory cannot be read.
@@ -33,11 +33,11 @@ pub enum ManifestError {
     Io {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: io::Error,
     },
-    /// Something in the directory that no cache would take.
+    /// An entry that the cache would refuse.
     #[error(transparent)]
     Refused(#[from] RepositoryError),
     /// A file cannot be written.
@@ -45,65 +45,65 @@ pub enum ManifestError {
     Write {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: io::Error,
     },
-    /// Neither a file nor a directory nor a link to one.
+    /// Neither a file nor a directory nor a symlink to one.
     #[error("`{path}` is neither a file nor a directory")]
     Special {
         /// Which.
         path: String,
     },
-    /// The manifest that is there has faults.
+    /// The existing manifest has errors.
     #[error("{0}")]
     Faults(Diagnostics),
     /// There is no manifest to check.
     #[error("there is no `{path}`")]
     Missing {
-        /// Where it should be.
+        /// The expected path.
         path: PathBuf,
     },
     /// Nodes that have seen the old serial would refuse the new one.
-    #[error("the serial {new} is lower than the {old} of the manifest that is there")]
+    #[error("the serial {new} is lower than {old}, the serial of the existing manifest")]
     Serial {
-        /// The one that is there.
+        /// The serial of the existing manifest.
         old: u64,
-        /// The one that was asked for.
+        /// The requested serial.
         new: u64,
     },
 }
 
-/// What a new manifest says that the old one does not.
+/// The values for a new manifest.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestOptions {
-    /// Its serial; one more than the old one when anything changed, unless given.
+    /// Its serial; one more than the old one if anything changed, unless given.
     pub serial: Option<u64>,
-    /// Until when it counts; as before unless given.
+    /// When it expires; as before unless given.
     pub expires: Option<Timestamp>,
-    /// The oldest agent; as before unless given.
+    /// The oldest accepted agent; as before unless given.
     pub min_agent: Option<AgentVersion>,
-    /// What the tree may cost.
+    /// The limits for the tree.
     pub limits: CacheLimits,
 }
 
 /// A manifest that is not on disk yet.
 #[derive(Clone, Debug)]
 pub struct ManifestDraft {
-    /// The one that is there.
+    /// The existing manifest.
     pub old: Option<Manifest>,
     /// The new one.
     pub new: Manifest,
     /// Its text.
     pub text: String,
-    /// True when the text on disk is another one, so that signatures of it are stale.
+    /// True when the text on disk differs, so that its signatures are no longer valid.
     pub is_new: bool,
 }
 
-/// Makes the manifest of a directory. What the old one says beside its files is kept.
+/// Builds the manifest of a directory. All other values of the old manifest are kept.
 ///
 /// # Errors
-/// Fails when something in the directory cannot be read or would be refused, or the serial would fall.
+/// Fails when something in the directory cannot be read or would be refused, or when the serial would decrease.
 pub fn build(dir: &Path, options: &ManifestOptions) -> Result<ManifestDraft, ManifestError> {
     let (old_text, old) = match read(dir) {
         Ok((text, manifest)) => (text, Some(manifest)),
@@ -120,7 +120,7 @@ pub fn build(dir: &Path, options: &ManifestOptions) -> Result<ManifestDraft, Man
     if new.serial < before {
         return Err(ManifestError::Serial { old: before, new: new.serial });
     }
-    // A manifest that says the same keeps its text, and with it its signatures.
+    // A manifest with the same meaning keeps its text, and so its signatures stay valid.
     if old.as_ref() == Some(&new) {
         let text = String::from_utf8_lossy(&old_text).into_owned();
         return Ok(ManifestDraft { old, new, text, is_new: false });
@@ -129,10 +129,10 @@ pub fn build(dir: &Path, options: &ManifestOptions) -> Result<ManifestDraft, Man
     Ok(ManifestDraft { old, new, text, is_new: true })
 }
 
-/// In which words the files of a directory differ from its manifest; nothing when they do not.
+/// How the files of a directory differ from its manifest, as messages; empty when they match.
 ///
 /// # Errors
-/// Fails when there is no manifest, it has faults, or something cannot be read.
+/// Fails when there is no manifest, it has errors, or something cannot be read.
 pub fn check(dir: &Path, limits: CacheLimits) -> Result<(Manifest, Vec<String>), ManifestError> {
     let (_, manifest) = read(dir)?;
     let found = list_files(dir, limits)?;
@@ -143,7 +143,7 @@ pub fn check(dir: &Path, limits: CacheLimits) -> Result<(Manifest, Vec<String>),
     Ok((manifest, differences))
 }
 
-/// In which words the files that are there differ from those that are listed.
+/// How the existing files differ from the listed ones, as messages.
 #[must_use]
 pub fn differences(
     listed: &BTreeMap<String, ManifestEntry>,
@@ -153,10 +153,10 @@ pub fn differences(
     for (path, entry) in listed {
         match found.get(path) {
             None => words.push(format!("`{path}` is missing")),
-            Some(now) if now.blake3 != entry.blake3 => words.push(format!("`{path}` has another content")),
+            Some(now) if now.blake3 != entry.blake3 => words.push(format!("`{path}` has different content")),
             Some(now) if now.mode != entry.mode => {
                 let (want, have) = (entry.mode.as_str(), now.mode.as_str());
-                words.push(format!("`{path}` has the mode {have}, not {want}"));
+                words.push(format!("`{path}` has mode {have}, not {want}"));
             }
             Some(_) => {}
         }
@@ -166,10 +166,10 @@ pub fn differences(
     words
 }
 
-/// The text of the manifest of a directory, and what it says.
+/// The text of a directory's manifest, and its parsed content.
 ///
 /// # Errors
-/// Fails when there is none, or it has faults.
+/// Fails when there is none, or it has errors.
 pub fn read(dir: &Path) -> Result<(Vec<u8>, Manifest), ManifestError> {
     let path = dir.join(tree::MANIFEST);
     let text = match read_limited(&path, MAX_BYTES as u64) {
@@ -198,7 +198,7 @@ pub fn read_signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestErr
         let Ok(name) = entry.file_name().into_string() else { continue };
         if is_signature(&name) {
             let path = entry.path();
-            // One byte more than any signature has: what is longer is refused by who reads it.
+            // One byte more than any signature has: the reader refuses longer ones.
             let bytes = read_limited(&path, 64 << 10).map_err(failed(&path))?;
             found.push((name, bytes));
         }
@@ -207,7 +207,7 @@ pub fn read_signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestErr
     Ok(found)
 }
 
-/// The bytes of a file, cut one byte behind the limit; a pipe by that name does not hold us up.
+/// The content of a file, cut one byte after the limit; does not block on a named pipe.
 fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(nonblock).open(path)?;

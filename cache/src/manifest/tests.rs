@@ -28,7 +28,7 @@ fn differences_of(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_difference_is_told() {
+fn every_difference_is_reported() {
     let dir = tree(&[("states/top.sls", "base: {}\n"), ("states/a.sls", "a"), ("x", "x"), ("y", "y")]);
     let dir = dir.path();
     put(dir, ".git/config", "not part of it");
@@ -46,9 +46,9 @@ fn every_difference_is_told() {
     assert_eq!(
         differences_of(dir),
         [
-            "`states/a.sls` has another content",
+            "`states/a.sls` has different content",
             "`x` is missing",
-            "`y` has the mode 0755, not 0644",
+            "`y` has mode 0755, not 0644",
             "`states/new.sls` is not listed",
         ]
     );
@@ -63,7 +63,7 @@ fn the_serial_rises_when_something_changed_and_only_then() {
     assert_eq!((first.new.serial, first.is_new), (7, true));
     assert!(first.text.contains("schedule: ordered\n") && first.text.contains("states: "), "{}", first.text);
 
-    // By hand in another spelling, it says the same: nothing to sign anew.
+    // The same meaning in a different notation: nothing to sign again.
     let spelled = format!("# mine\n{}", first.text);
     put(dir, "manifest.yaml", &spelled);
     let second = build(dir, &ManifestOptions::default()).unwrap();
@@ -79,12 +79,12 @@ fn the_serial_rises_when_something_changed_and_only_then() {
     let expires = Some(Timestamp::from_second(4_000_000_000).unwrap());
     let later = publish(dir, &ManifestOptions { expires, ..ManifestOptions::default() });
     assert_eq!((later.new.serial, later.new.expires), (21, expires));
-    // What was given once stays.
+    // A value that was given once is kept.
     assert_eq!(build(dir, &ManifestOptions::default()).unwrap().new.expires, expires);
 }
 
 #[test]
-fn names_and_links_are_judged_as_the_cache_does() {
+fn names_and_links_are_checked_as_the_cache_does() {
     for (name, word) in [("a\nb", "control"), ("a\\b", "separator"), ("sub/.git/x", "Git's own")] {
         let dir = tree(&[(name, "")]);
         let error = list_files(dir.path(), CacheLimits::default()).unwrap_err().to_string();
@@ -138,7 +138,7 @@ fn signatures_are_found_by_name() {
 }
 
 #[test]
-fn what_git_does_not_hold_is_told() {
+fn files_missing_from_git_are_reported() {
     let dir = tree(&[("states/a.sls", ""), ("states/b.sls", ""), ("other/c", "")]);
     let files = list_files(dir.path(), CacheLimits::default()).unwrap();
     assert!(untracked(dir.path(), &files).is_empty(), "no repository");

@@ -28,7 +28,7 @@ pub fn list_files(dir: &Path, limits: CacheLimits) -> Result<BTreeMap<String, Ma
 struct ManifestWalk {
     root: PathBuf,
     limits: CacheLimits,
-    /// The directories on the way, so that a link to one of them does not go on for ever.
+    /// The directories on the way, so that a symlink to one of them does not recurse forever.
     open: Vec<(u64, u64)>,
     files: BTreeMap<String, ManifestEntry>,
 }
@@ -73,9 +73,9 @@ impl ManifestWalk {
             path_names::check_target(target.as_os_str().as_bytes(), &shown)?;
             match at.canonicalize() {
                 _ if target.is_absolute() => return Err(leaves().into()),
-                // It cannot be listed by what it leads to, and the cache takes nothing that is not listed.
+                // It cannot be listed by its target, and the cache accepts only listed files.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let why = "it leads nowhere, so a manifest cannot vouch for it";
+                    let why = "it points to nothing, so a manifest cannot list it";
                     return Err(RepositoryError::Target { path: shown, why }.into());
                 }
                 Err(source) => return Err(failed(source)),

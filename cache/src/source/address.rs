@@ -1,4 +1,4 @@
-//! The URL of a remote in, how it is reached out.
+//! The URL of a remote in, the way to reach it out.
 //!
 //! Law: only https, http, ssh, file and absolute paths; nothing in an address can become an option or a command.
 
@@ -47,17 +47,17 @@ impl RemoteAddress {
         let refuse = |why: &str| {
             SourceFailure::new(
                 SourceErrorKind::Local,
-                format!("`{shown}` is no address of a repository that can be used: {why}"),
+                format!("`{shown}` is not a usable repository address: {why}"),
             )
         };
         if text.chars().any(|c| c.is_control() || c == ' ' && !text.starts_with('/')) {
-            return Err(refuse("it holds a space or a control character"));
+            return Err(refuse("it contains a space or a control character"));
         }
         if text.starts_with('/') {
             return Ok(Self::File(text.into()));
         }
         if text.contains("::") && !text.contains("://") {
-            return Err(refuse("remote helpers such as `ext::` run commands and are never used"));
+            return Err(refuse("remote helpers such as `ext::` run commands and are never allowed"));
         }
         let lower = lower_scheme(text);
         let text = lower.as_str();
@@ -66,13 +66,13 @@ impl RemoteAddress {
         let path = url.path.to_str().map_err(|_| refuse("its path is not UTF-8"))?.to_owned();
         match url.scheme {
             Scheme::Https | Scheme::Http => {
-                Self::from_http_url(&url, text).ok_or_else(|| refuse("it names no host"))
+                Self::from_http_url(&url, text).ok_or_else(|| refuse("it has no host"))
             }
             Scheme::Ssh => Self::from_ssh_url(&url, path).map_err(refuse),
             Scheme::File if path.starts_with('/') => Ok(Self::File(path.into())),
-            Scheme::File => Err(refuse("a path must be absolute")),
+            Scheme::File => Err(refuse("the path must be absolute")),
             Scheme::Git => Err(refuse("git:// is neither encrypted nor authenticated; use https or ssh")),
-            _ => Err(refuse("only https, http, ssh, file and absolute paths are known")),
+            _ => Err(refuse("use https, http, ssh, file or an absolute path")),
         }
     }
 
@@ -89,22 +89,22 @@ impl RemoteAddress {
     }
 
     fn from_ssh_url(url: &gix::Url, path: String) -> Result<Self, &'static str> {
-        let host = url.host().filter(|host| !host.is_empty()).ok_or("it names no host")?.to_owned();
+        let host = url.host().filter(|host| !host.is_empty()).ok_or("it has no host")?.to_owned();
         let user = url.user().filter(|user| !user.is_empty()).map(str::to_owned);
         let odd = |part: &str| part.starts_with('-') || part.chars().any(char::is_whitespace);
         if odd(&host) || user.as_deref().is_some_and(odd) {
-            return Err("its host or user would be read as an option");
+            return Err("its host or user starts like a command option");
         }
         // `/~user/x` is written `~user/x` on the other side.
         let path = path.strip_prefix("/~").map_or(path.clone(), |rest| format!("~{rest}"));
         if path.is_empty() || path.starts_with('-') {
-            return Err("its path is empty or would be read as an option");
+            return Err("its path is empty or starts like a command option");
         }
         Ok(Self::Ssh(SshAddress { user, host, port: url.port, path }))
     }
 }
 
-/// An address with its scheme in lower case, as everybody else reads it.
+/// An address with its scheme in lower case.
 fn lower_scheme(text: &str) -> String {
     match text.split_once("://") {
         Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
@@ -112,7 +112,7 @@ fn lower_scheme(text: &str) -> String {
     }
 }
 
-/// An address without what is secret in it, for messages.
+/// An address without secrets, for messages.
 pub(super) fn redact(url: &str) -> String {
     let clean: String = lower_scheme(url).chars().filter(|c| !c.is_control()).collect();
     let Some((scheme, rest)) = clean.split_once("://") else {
@@ -122,7 +122,7 @@ pub(super) fn redact(url: &str) -> String {
     let (authority, path) = rest.split_at(end);
     let path = path.split(['?', '#']).next().unwrap_or_default();
     match authority.rsplit_once('@') {
-        // A lone user may be a token.
+        // A user without a password may be a token.
         Some((_, host)) if scheme.starts_with("http") => format!("{scheme}://{host}{path}"),
         Some((user, host)) => {
             let user = user.split(':').next().unwrap_or_default();
@@ -132,7 +132,7 @@ pub(super) fn redact(url: &str) -> String {
     }
 }
 
-/// Scheme, host and port of a URL: who would get to see what is sent.
+/// Scheme, host and port of a URL: the party that receives what is sent.
 pub(super) fn url_origin(url: &str) -> Option<(String, String, u16)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
@@ -146,7 +146,7 @@ pub(super) fn url_origin(url: &str) -> Option<(String, String, u16)> {
     Some((scheme, host.to_ascii_lowercase(), port))
 }
 
-/// True when what is sent to that host stays on this machine.
+/// True when traffic to that host stays on this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -196,10 +196,10 @@ mod tests {
     fn what_could_run_a_command_or_is_unknown_is_refused() {
         for (text, why) in [
             ("ext::sh -c x", "space"),
-            ("ext::sh", "never used"),
-            ("fd::17/foo", "never used"),
+            ("ext::sh", "never allowed"),
+            ("fd::17/foo", "never allowed"),
             ("git://example.org/x", "encrypted"),
-            ("ftp://example.org/x", "only https"),
+            ("ftp://example.org/x", "use https"),
             ("ssh://-oProxyCommand=x/y", "option"),
             ("ssh://-oProxyCommand@h/y", "option"),
             ("-oProxyCommand=x:y", ""),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_never_show() {
+    fn secrets_are_never_shown() {
         for (url, want) in [
             ("https://user:secret@h/x?token=secret#secret", "https://h/x"),
             ("https://secret@h/x", "https://h/x"),

@@ -17,7 +17,7 @@ use super::http_transport::HttpTransport;
 use super::push::ServerCapabilities;
 use super::{Deadline, MAX_REFS, SourceError};
 
-/// A remote, and the connection to it that is kept between polls.
+/// A remote, and the connection to it that stays open between polls.
 pub struct RemoteClient {
     pub(super) remote: settings::RemoteSettings,
     pub(super) display_url: String,
@@ -37,10 +37,10 @@ pub(super) struct GitSession {
 }
 
 impl RemoteClient {
-    /// A client for a remote; nothing is connected yet.
+    /// A client for a remote; it does not connect yet.
     ///
     /// # Errors
-    /// Fails when the address cannot be used, or the certificates or the proxy of the settings cannot.
+    /// Fails when the address, the certificates or the proxy in the settings cannot be used.
     pub fn new(
         remote: &settings::RemoteSettings,
         source: &settings::SourceSettings,
@@ -59,7 +59,7 @@ impl RemoteClient {
         {
             return Err(at(SourceFailure::new(
                 SourceErrorKind::Local,
-                format!("the user for {shown} is no name of a user"),
+                format!("the user for {shown} is not a valid user name"),
             )));
         }
         let (max_pack, max_file) = (source.max_pack, source.max_file);
@@ -98,12 +98,12 @@ impl RemoteClient {
         SourceFailure::new(kind, message).with_remote(&self.display_url)
     }
 
-    /// Begins a conversation.
+    /// Starts a conversation.
     pub(super) fn open_session(&self, deadline: Deadline) -> Result<GitSession, SourceError> {
         if deadline.remaining().is_none() {
             return Err(self.new_error(
                 SourceErrorKind::Timeout,
-                format!("no time is left to ask {}", self.display_url),
+                format!("the time limit ended before {} was contacted", self.display_url),
             ));
         }
         let path = match &self.address {
@@ -118,7 +118,7 @@ impl RemoteClient {
         Ok(GitSession { transport: Box::new(transport), child: Some(child), http: wire, display_url: shown })
     }
 
-    /// Starts the program that talks to a repository behind pipes.
+    /// Starts the program that connects to a repository over pipes.
     pub(super) fn spawn_process(
         &self,
         service: GitService,
@@ -128,13 +128,15 @@ impl RemoteClient {
             RemoteAddress::Http(_) => {
                 return Err(self.new_error(
                     SourceErrorKind::Local,
-                    format!("{} is not behind a program", self.display_url),
+                    format!("{} is not reached through a program", self.display_url),
                 ));
             }
             RemoteAddress::Ssh(ssh) => git_process::ssh_command(&self.remote, ssh, service, deadline),
             RemoteAddress::File(path) if !path.exists() => {
-                return Err(self
-                    .new_error(SourceErrorKind::NoRepository, format!("there is no `{}`", path.display())));
+                return Err(self.new_error(
+                    SourceErrorKind::NoRepository,
+                    format!("`{}` does not exist", path.display()),
+                ));
             }
             RemoteAddress::File(path) => git_process::local_command(path, service),
         };
@@ -164,14 +166,14 @@ impl RemoteClient {
 }
 
 impl GitSession {
-    /// Allows so many bytes from now on, for a pack.
+    /// Sets the byte limit from now on, for a pack.
     pub(super) fn set_byte_limit(&self, bytes: u64) {
         if let Some(child) = &self.child {
             child.set_byte_limit(bytes);
         }
     }
 
-    /// Ends the conversation with an error: the cause that was seen, or else the one that the Git library names.
+    /// Ends the conversation with an error: the recorded cause, or else the one from the Git library.
     pub(super) fn into_error(mut self, error: gix::Error, what: &str) -> SourceError {
         let seen = self.http.as_ref().and_then(HttpRemote::take_failure);
         let shown = self.display_url.clone();
@@ -183,13 +185,13 @@ impl GitSession {
         if text.contains("too large") || text.contains("llocation") || text.contains("exceeds") {
             return SourceFailure::new(
                 SourceErrorKind::TooLarge,
-                format!("{shown} sends an object that is larger than allowed"),
+                format!("{shown} sends an object that exceeds the size limit"),
             )
             .with_remote(&shown);
         }
         if text.contains("not our ref") {
             let gone = format!(
-                "{shown} has no such commit: it was not pushed, or its history was rewritten meanwhile"
+                "{shown} has no such commit: it was not pushed, or the history was rewritten in the meantime"
             );
             return SourceFailure::new(SourceErrorKind::NoBranch, gone).with_remote(&shown);
         }
@@ -209,7 +211,7 @@ impl GitSession {
     }
 }
 
-/// All that an error says.
+/// The whole error chain as text.
 fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut below = error.source();

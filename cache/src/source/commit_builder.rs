@@ -1,7 +1,7 @@
-//! Files and a message in, the objects of one commit out, and the pack that carries them.
+//! Files and a message in, the objects of one commit out, and the pack that contains them.
 //!
-//! Law: what is made here is what Git would make of the same: a name for a file is one part of a path, a message cannot
-//! become a header, and a signature is over every other byte, as `git commit -S` puts it.
+//! Law: the result is the same as Git's: a file name is one path component, a message cannot become a header, and a
+//! signature covers every other byte, as `git commit -S` does it.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,49 +16,49 @@ use crate::trust::{COMMIT_NAMESPACE, SignError, sign};
 
 const SHA1: gix::hash::Kind = gix::hash::Kind::Sha1;
 
-/// A commit that is to be made.
+/// A commit to create.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitDraft<'a> {
-    /// Its files: a name without a slash, and the bytes.
+    /// Its files: a name without a slash, and the content.
     pub files: &'a [(&'a str, &'a [u8])],
-    /// The commits that it stands on.
+    /// Its parent commits.
     pub parents: &'a [Revision],
-    /// What it says; its first line is the subject.
+    /// Its message; the first line is the subject.
     pub message: &'a str,
-    /// Who makes it.
+    /// The author.
     pub author: &'a str,
-    /// When.
+    /// The commit time.
     pub at: Timestamp,
     /// The SSH key that signs it.
     pub key: Option<&'a Path>,
 }
 
-/// A commit and everything in it, not pushed yet.
+/// A commit and all its objects, not pushed yet.
 #[derive(Clone, Debug)]
 pub struct PreparedCommit {
     revision: Revision,
     objects: Vec<(Kind, Vec<u8>)>,
 }
 
-/// Why no commit was made.
+/// Why the commit was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitBuildError {
-    /// A file cannot have that name.
-    #[error("`{0}` is no name for a file in a commit")]
+    /// The file name is not valid.
+    #[error("`{0}` is not a valid file name in a commit")]
     Name(String),
     /// It cannot be signed.
-    #[error("the commit cannot be signed")]
+    #[error("cannot sign the commit")]
     Sign(#[source] SignError),
     /// The Git library refuses.
-    #[error("the commit cannot be made")]
+    #[error("cannot create the commit")]
     Object(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl PreparedCommit {
-    /// Makes the commit.
+    /// Creates the commit.
     ///
     /// # Errors
-    /// Fails when a name is none, or the key does not sign.
+    /// Fails when a name is not valid, or the key does not sign.
     pub fn build(draft: &CommitDraft<'_>) -> Result<Self, CommitBuildError> {
         let broken = |error: gix::Error| CommitBuildError::Object(Box::new(error));
         let mut objects = Vec::new();
@@ -90,7 +90,7 @@ impl PreparedCommit {
         &self.revision
     }
 
-    /// The pack with all of it: whole objects, none made from another.
+    /// The pack with all objects, without deltas.
     pub(super) fn pack(&self) -> std::io::Result<Vec<u8>> {
         let mut out = b"PACK\0\0\0\x02".to_vec();
         out.extend_from_slice(&u32::try_from(self.objects.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -109,7 +109,7 @@ impl PreparedCommit {
     }
 }
 
-/// Kind and size of an object in a pack: four bits of the size beside the kind, seven in each byte after it.
+/// Type and size of an object in a pack: four bits of the size beside the type, seven in each following byte.
 fn pack_header(out: &mut Vec<u8>, kind: Kind, size: usize) {
     let kind: u8 = match kind {
         Kind::Commit => 1,

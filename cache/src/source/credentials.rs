@@ -1,4 +1,4 @@
-//! What the settings and files say about a login in, the login out.
+//! Settings and files with login data in, the login out.
 //!
 //! Law: looked up when a server asks, never before; a secret leaves this file only inside a header.
 
@@ -15,9 +15,9 @@ use super::address::{HttpAddress, url_origin};
 use super::error::{SourceErrorKind, SourceFailure};
 use super::git_process;
 
-/// The user beside a token; servers that take tokens look at the token only.
+/// The user beside a token; servers that accept tokens ignore the user.
 const TOKEN_USER: &str = "git";
-/// Bytes of a file with a secret.
+/// Maximum bytes of a file with a secret.
 const MAX_SECRET: u64 = 64 << 10;
 
 /// How a login is sent.
@@ -28,7 +28,7 @@ pub(super) enum AuthScheme {
 }
 
 impl AuthScheme {
-    /// The scheme that a server asks for; basic, unless it offers only bearer.
+    /// The scheme that a server requests; basic, unless it offers only bearer.
     pub(super) fn from_challenges<'a>(mut offers: impl Iterator<Item = &'a str>) -> Self {
         let mut bearer = false;
         let basic = offers.any(|offer| {
@@ -71,7 +71,7 @@ impl RemoteLogin {
     }
 }
 
-/// Where a login for one remote is looked for, in order.
+/// The places where the login for one remote is looked up, in order.
 pub(super) struct Credentials {
     user: Option<String>,
     password: Option<String>,
@@ -91,7 +91,7 @@ impl Credentials {
         }
     }
 
-    /// The login: of the token file, the URL, the helper, or the netrc file.
+    /// The login from the token file, the URL, the helper, or the netrc file.
     pub(super) fn find(&self, deadline: Deadline) -> Result<Option<RemoteLogin>, SourceFailure> {
         let login = |secret: String, origin: String| {
             let user = self.user.clone().unwrap_or_else(|| TOKEN_USER.into());
@@ -109,7 +109,7 @@ impl Credentials {
         Ok(self.from_netrc())
     }
 
-    /// Asks a Git credential helper.
+    /// Queries a Git credential helper.
     fn ask_helper(&self, helper: &str, deadline: Deadline) -> Result<Option<RemoteLogin>, SourceFailure> {
         let (scheme, host, path) = split_url(&self.base);
         let mut question = format!("protocol={scheme}\nhost={host}\n");
@@ -177,7 +177,7 @@ fn read_token(path: &Path) -> Result<String, SourceFailure> {
     Ok(token.to_owned())
 }
 
-/// User and password of the entry for a host, the default one when there is none.
+/// User and password of the entry for a host, or of the default entry.
 fn netrc_entry(netrc: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
     let mut words = netrc_tokens(netrc).into_iter();
     let mut here = false;
@@ -247,7 +247,7 @@ mod tests {
          machine two login b password 2\ndefault login any password last\n";
 
     #[test]
-    fn netrc_is_read_as_others_read_it() {
+    fn netrc_is_read_like_other_tools_do() {
         for (host, user, want) in [
             ("git.example.org", None, ("me", "one")),
             ("GIT.example.org", Some("me"), ("me", "one")),

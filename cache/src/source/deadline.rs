@@ -1,21 +1,21 @@
-//! The end of a turn: one moment that every wait on the way is measured against.
+//! The deadline of a turn: one moment that limits every wait.
 
 use std::time::{Duration, Instant};
 
-/// The moment at which everything that was begun must have ended.
+/// The moment when everything that was started must have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// The deadline that is so far from now.
+    /// The deadline after this duration from now.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         let now = Instant::now();
-        // A time that no clock can hold is a year: nobody waits longer.
+        // A time that no clock can represent becomes one year.
         Self(now.checked_add(time).unwrap_or(now + Duration::from_secs(365 * 24 * 60 * 60)))
     }
 
-    /// How long is left; `None` when it has passed.
+    /// The remaining time; `None` when the deadline has passed.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.0.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())

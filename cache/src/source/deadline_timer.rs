@@ -1,4 +1,4 @@
-//! A deadline in, an act at that moment out, unless it is called off before.
+//! A deadline in, a call at that moment out, unless it is cancelled before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Deadline;
 
-/// An act that waits for its time; dropping it calls it off.
+/// A pending call; dropping it cancels it.
 pub(super) struct DeadlineTimer {
     cancel_sender: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -31,16 +31,16 @@ impl DeadlineTimer {
         Self { cancel_sender: Some(off), thread: Some(thread), fired: rang }
     }
 
-    /// True when the deadline came first.
+    /// True when the deadline passed first.
     pub(super) fn has_fired(&self) -> bool {
         self.fired.load(Ordering::SeqCst)
     }
 
-    /// Calls it off; when this returns, it has rung or never will.
+    /// Cancels it; when this returns, the call has run or never will.
     pub(super) fn cancel(&mut self) {
         drop(self.cancel_sender.take());
         if let Some(thread) = self.thread.take() {
-            // The act does not panic; if it did, there is nothing to undo.
+            // The call does not panic; if it did, there is nothing to undo.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
-//! A plain directory as a source: its files in, one digest of them all out; and a word when something changes.
+//! A plain directory as a source: its files in, one digest of them all out; and a notification when something changes.
 //!
-//! Law: directories are watched, never files, for an editor puts a new file in the place of the old one.
+//! Law: directories are watched, never files, because an editor replaces the old file with a new one.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,12 +22,12 @@ use super::{Deadline, SourceError};
 
 /// How deeply directories may be nested.
 const MAX_DEPTH: usize = 64;
-/// How long there must be quiet before a change is told.
+/// How long nothing may change before a change is reported.
 const DEBOUNCE: Duration = Duration::from_millis(250);
 /// How long a change is held back at most.
 const MAX_DEBOUNCE: Duration = Duration::from_secs(5);
 
-/// A directory, and what was seen in it last.
+/// A directory, and its last scan.
 pub struct DirSource {
     root: PathBuf,
     max_file: u64,
@@ -35,7 +35,7 @@ pub struct DirSource {
     known: HashMap<PathBuf, (DirStamp, blake3::Hash)>,
 }
 
-/// What changes when a file does.
+/// Metadata that changes when a file does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DirStamp {
     inode: u64,
@@ -58,17 +58,17 @@ impl DirSource {
         &self.root
     }
 
-    /// True when a path is a directory that is no Git repository.
+    /// True when a path is a directory that is not a Git repository.
     #[must_use]
     pub fn is_plain_dir(path: &Path) -> bool {
         let bare = path.join("HEAD").is_file() && path.join("objects").is_dir();
         path.is_dir() && !bare && !path.join(".git").exists()
     }
 
-    /// The digest of all names, modes and bytes; files that did not change are not read again.
+    /// The digest of all names, modes and contents; unchanged files are not read again.
     ///
     /// # Errors
-    /// Fails when something cannot be read, or there is too much.
+    /// Fails when something cannot be read, or when there is too much.
     pub fn fingerprint(&mut self, deadline: Deadline) -> Result<Revision, SourceError> {
         let shown = self.root.display().to_string();
         self.scan_tree(deadline).map_err(|failure| failure.with_remote(&shown))
@@ -84,7 +84,7 @@ impl DirSource {
                 let path = dir.join(&name);
                 let full = self.root.join(&path);
                 if deadline.remaining().is_none() {
-                    let late = format!("`{}` could not be read in time", self.root.display());
+                    let late = format!("cannot read `{}` within the time limit", self.root.display());
                     return Err(SourceFailure::new(SourceErrorKind::Timeout, late));
                 }
                 let Some(seen) =
@@ -95,7 +95,7 @@ impl DirSource {
                 files += 1;
                 if files > self.max_files || depth > MAX_DEPTH {
                     let most =
-                        format!("`{}` holds too many files, or is nested too deeply", self.root.display());
+                        format!("`{}` contains too many files, or is nested too deeply", self.root.display());
                     return Err(SourceFailure::new(SourceErrorKind::TooLarge, most));
                 }
                 let content = match seen.file_type() {
@@ -117,7 +117,8 @@ impl DirSource {
         }
         self.known = known;
         let text = digest.finalize().to_hex().to_string();
-        text.parse().map_err(|_| SourceFailure::new(SourceErrorKind::Local, "a digest is no revision"))
+        text.parse()
+            .map_err(|_| SourceFailure::new(SourceErrorKind::Local, "the digest is not a valid revision"))
     }
 
     fn digest_cached(
@@ -142,7 +143,7 @@ impl DirSource {
     }
 }
 
-/// The names in a directory, sorted; not Git's own.
+/// The names in a directory, sorted, without `.git`.
 fn list_dir(dir: &Path) -> Result<Vec<OsString>, SourceFailure> {
     let Some(entries) = absent_as_none(std::fs::read_dir(dir)).map_err(|e| read_failure(dir, &e))? else {
         return Ok(Vec::new());
@@ -156,7 +157,7 @@ fn list_dir(dir: &Path) -> Result<Vec<OsString>, SourceFailure> {
     Ok(names)
 }
 
-/// The digest of a file; one that is replaced by something else meanwhile cannot hold us up.
+/// The digest of a file; does not block if something else replaced it.
 fn digest_file(path: &Path, limit: u64) -> Result<blake3::Hash, SourceFailure> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let open = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
@@ -165,7 +166,7 @@ fn digest_file(path: &Path, limit: u64) -> Result<blake3::Hash, SourceFailure> {
     let size =
         io::copy(&mut file.take(limit.saturating_add(1)), &mut hasher).map_err(|e| read_failure(path, &e))?;
     if size > limit {
-        let most = format!("`{}` is larger than the {limit} bytes that are allowed", path.display());
+        let most = format!("`{}` exceeds the limit of {limit} bytes", path.display());
         return Err(SourceFailure::new(SourceErrorKind::TooLarge, most));
     }
     Ok(hasher.finalize())
@@ -192,15 +193,15 @@ pub struct DirWatcher {
 }
 
 impl DirWatcher {
-    /// Calls `tell` when something in the directory has changed and it is quiet again. The directory may come later,
-    /// and may be replaced as a whole, as long as the one above it stays.
+    /// Calls `tell` when something in the directory changed and no change followed for a while. The directory may
+    /// appear later, and may be replaced as a whole, as long as its parent stays.
     ///
     /// # Errors
-    /// Fails when the system cannot watch.
+    /// Fails when the system cannot watch it.
     pub fn new(root: &Path, tell: impl Fn() + Send + 'static) -> Result<Self, SourceError> {
         let shown = root.display().to_string();
         let fail = |error: notify::Error| {
-            let way = "changes are seen at the next poll only; the limit is fs.inotify.max_user_watches";
+            let way = "changes are only seen at the next poll; check the limit fs.inotify.max_user_watches";
             let mut failure =
                 SourceFailure::new(SourceErrorKind::Local, format!("cannot watch `{shown}` ({way})"))
                     .with_remote(&shown);
@@ -210,7 +211,7 @@ impl DirWatcher {
         let (send, events) = channel();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if event.is_ok_and(|event| !event.kind.is_access()) {
-                // Nobody listens once the watch is gone.
+                // There is no listener after the watch is dropped.
                 let _ = send.send(());
             }
         });
@@ -243,7 +244,7 @@ fn watch_paths(watcher: &std::sync::Mutex<RecommendedWatcher>, root: &Path) -> n
     Ok(())
 }
 
-/// Waits for a change and then for quiet; false when nobody will tell any more.
+/// Waits for a change and then for quiet; false when no more notifications can come.
 fn wait_for_quiet(events: &Receiver<()>, quiet: Duration, max_wait: Duration) -> bool {
     if events.recv().is_err() {
         return false;

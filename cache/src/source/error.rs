@@ -1,31 +1,31 @@
-//! What went wrong with a remote, in words for whoever is called at night.
+//! Errors of a remote, in words for an on-call engineer.
 //!
-//! Law: the message names the remote and the cause, and holds no password.
+//! Law: the message names the remote and the cause, and never contains a password.
 
 use std::time::Duration;
 
-/// What kind of thing went wrong.
+/// The kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SourceErrorKind {
-    /// No connection, or it broke off.
+    /// No connection, or it was interrupted.
     Unreachable,
     /// The deadline passed.
     Timeout,
-    /// The remote asks for credentials, or refuses ours.
+    /// The remote asks for credentials, or refuses those of zagent.
     Denied,
-    /// The SSH key of the host is unknown or another one.
+    /// The SSH host key is unknown or different.
     HostKey,
-    /// The certificate or the encryption.
+    /// A certificate or encryption error.
     Tls,
     /// There is no repository at the address.
     NoRepository,
-    /// The branch or the commit is not there.
+    /// The branch or the commit does not exist.
     NoBranch,
-    /// The answer is not what Git would say.
+    /// The answer is not valid Git protocol.
     Protocol,
-    /// The answer is larger than allowed.
+    /// The answer exceeds a limit.
     TooLarge,
-    /// The fault is on this side: a file, a program, a setting.
+    /// A local error: a file, a program, a setting.
     Local,
 }
 
@@ -62,24 +62,24 @@ impl SourceErrorKind {
     }
 }
 
-/// A remote that could not be asked, or whose answer was not taken.
+/// A failed request to a remote, or a refused answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SourceError {
     /// The address, without a password.
     pub remote: String,
-    /// What kind of thing went wrong.
+    /// The kind of error.
     pub kind: SourceErrorKind,
-    /// When the remote wants to be asked again at the earliest, counted from now.
+    /// The earliest time for the next request, from now.
     pub retry_after: Option<Duration>,
-    /// What went wrong, in words.
+    /// What failed, as a message.
     pub message: String,
-    /// What lies below it.
+    /// The underlying error.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// A cause, noted where it is seen; the Git library in between would bury it.
+/// A cause, recorded where it occurs; the Git library would hide it.
 #[derive(Clone, Debug)]
 pub(super) struct SourceFailure {
     pub(super) kind: SourceErrorKind,
@@ -103,7 +103,7 @@ impl SourceFailure {
     }
 }
 
-/// Text from the other side, fit for a log line: one line, no control characters, not too long.
+/// Text from the remote, safe for a log line: one line, no control characters, limited length.
 pub(super) fn sanitize_line(text: &str) -> String {
     const MOST: usize = 300;
     let mut line = String::new();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_apart_and_foreign_text_is_tame() {
+    fn kinds_have_distinct_names_and_remote_text_is_sanitized() {
         let words: std::collections::BTreeSet<_> =
             SourceErrorKind::ALL.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(words.len(), SourceErrorKind::ALL.len());

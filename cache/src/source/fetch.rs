@@ -1,7 +1,7 @@
 //! A commit in, its objects in the store out.
 //!
-//! Law: the store is disposable, and a fetch that fails leaves the one before as it was; what is in it afterwards was
-//! hashed, object by object.
+//! Law: the store is disposable, and a failed fetch leaves the previous one unchanged; every object in it afterwards
+//! was hashed.
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -21,9 +21,9 @@ use super::{AGENT, Deadline, RemoteClient, SourceError};
 use crate::ObjectStore;
 use crate::object_store::MAX_PACKS;
 
-/// Threads that resolve a pack: the host has other work.
+/// Threads that resolve a pack: few, because the host has other work.
 const THREADS: usize = 2;
-/// Objects that are not files may always have so many bytes.
+/// Objects that are not files may always have this many bytes.
 const MIN_OBJECT: u64 = 16 << 20;
 
 /// What a fetch asks for.
@@ -31,22 +31,22 @@ pub(super) struct FetchRequest {
     want: Vec<ObjectId>,
     have: Vec<ObjectId>,
     shallow: Shallow,
-    /// Commits only, when the server can leave out the rest.
+    /// Commits only, if the server supports filters.
     commits: bool,
 }
 
 impl FetchRequest {
-    /// These commits, each with its tree and without what it stands on.
+    /// These commits, each with its tree and without its parents.
     pub(super) fn for_tips(want: Vec<ObjectId>) -> Self {
         Self { want, have: Vec::new(), shallow: Shallow::DepthAtRemote(NonZeroU32::MIN), commits: false }
     }
 }
 
 impl RemoteClient {
-    /// Brings a commit and its tree into the store.
+    /// Fetches a commit and its tree into the store.
     ///
     /// # Errors
-    /// Fails when the remote cannot be asked, does not have the commit, or sends what is no such commit.
+    /// Fails when the remote cannot be reached, does not have the commit, or sends something else.
     pub fn fetch(
         &mut self,
         store: &ObjectStore,
@@ -68,9 +68,9 @@ impl RemoteClient {
                 .and_then(|()| self.check_received(store, branch, revision, deadline))
             {
                 Ok(()) => return Ok(()),
-                // Both may be the fault of what lies in the store.
+                // Both errors may be caused by the existing store.
                 Err(error) if matches!(error.kind, SourceErrorKind::Protocol | SourceErrorKind::Local) => {
-                    tracing::debug!(remote = %self.display_url, %error, "fetching anew");
+                    tracing::debug!(remote = %self.display_url, %error, "fetching again");
                 }
                 Err(error) => return Err(error),
             }
@@ -82,10 +82,10 @@ impl RemoteClient {
         store.replace_with(fresh).map_err(|error| self.local_error(error))
     }
 
-    /// Brings more ancestors of a branch into the store: `by` commits beyond those that are there.
+    /// Fetches more ancestors of a branch into the store: `by` commits beyond the existing ones.
     ///
     /// # Errors
-    /// Fails when the store has nothing of the branch, or as [`RemoteClient::fetch`] does.
+    /// Fails when the store has no commit of the branch, or as [`RemoteClient::fetch`] does.
     pub fn deepen(
         &mut self,
         store: &ObjectStore,
@@ -99,7 +99,7 @@ impl RemoteClient {
         let Some(tip) = store.tip(branch) else {
             return Err(self.new_error(
                 SourceErrorKind::Local,
-                format!("the store has nothing of the branch `{branch}` yet"),
+                format!("the store has no commit of branch `{branch}` yet"),
             ));
         };
         let request =
@@ -107,7 +107,7 @@ impl RemoteClient {
         self.receive_pack(store.dir(), &request, deadline)
     }
 
-    /// Checks what was received, and remembers it as the head of the branch.
+    /// Checks what was received, and records it as the head of the branch.
     fn check_received(
         &self,
         store: &ObjectStore,
@@ -132,14 +132,13 @@ impl RemoteClient {
 
     pub(super) fn object_id(&self, revision: &Revision) -> Result<ObjectId, SourceError> {
         ObjectId::from_hex(revision.as_str().as_bytes()).map_err(|_| {
-            let what =
-                format!("{revision} is a SHA-256 commit: repositories with SHA-256 cannot be read yet");
+            let what = format!("{revision} is a SHA-256 commit: zagent cannot read SHA-256 repositories yet");
             self.new_error(SourceErrorKind::Protocol, what)
         })
     }
 
     pub(super) fn local_error(&self, error: crate::RepositoryError) -> SourceError {
-        let message = format!("cannot keep what {} sends", self.display_url);
+        let message = format!("cannot store the objects from {}", self.display_url);
         let source = Some(Box::new(error) as Box<_>);
         SourceError {
             remote: self.display_url.clone(),
@@ -150,7 +149,7 @@ impl RemoteClient {
         }
     }
 
-    /// Bytes that an object may have.
+    /// Maximum bytes of an object.
     pub(super) fn max_object_bytes(&self) -> u64 {
         self.max_file.max(MIN_OBJECT)
     }
@@ -186,17 +185,17 @@ impl RemoteClient {
             Ok(second) => {
                 session.close();
                 if let Some(wire) = self.http.as_ref().filter(|_| second) {
-                    // What follows need not begin with a greeting.
+                    // The next request need not begin with a greeting.
                     wire.mark_v2();
                 }
                 Ok(())
             }
             Err(error) => {
-                let error = session.into_error(error, "does not send what was asked for");
+                let error = session.into_error(error, "does not send the requested objects");
                 if alarm.has_fired() && error.kind == SourceErrorKind::Protocol {
                     return Err(self.new_error(
                         SourceErrorKind::Timeout,
-                        format!("{} did not send all in time", self.display_url),
+                        format!("{} did not send everything within the time limit", self.display_url),
                     ));
                 }
                 Err(error)
@@ -205,7 +204,7 @@ impl RemoteClient {
     }
 }
 
-/// Asks for a pack and writes it, with its index.
+/// Requests a pack and writes it, with its index.
 fn transfer<T: gix_transport::client::blocking_io::Transport>(
     repo: &gix::Repository,
     request: &FetchRequest,
@@ -242,7 +241,7 @@ fn transfer<T: gix_transport::client::blocking_io::Transport>(
                 write,
             )?;
             if let Some(keep) = out.keep_path {
-                // It would only keep a collector away that never comes.
+                // It would only block a garbage collection that never runs.
                 let _ = std::fs::remove_file(keep);
             }
             Ok(true)
@@ -255,7 +254,7 @@ fn transfer<T: gix_transport::client::blocking_io::Transport>(
     .map(drop)
 }
 
-/// One round: what is wanted, what is there, done.
+/// One round: wants, haves, done.
 struct SingleRound<'a> {
     request: &'a FetchRequest,
 }

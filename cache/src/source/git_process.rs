@@ -1,7 +1,7 @@
-//! A command in, its pipes out, with an end that nobody can put off.
+//! A command in, its pipes out, with a fixed end.
 //!
-//! Law: every child has a process group of its own that is killed at the deadline and when we are done; what it prints
-//! is bounded; what it says on stderr is kept for the error.
+//! Law: every child has its own process group, which is killed at the deadline and when the work is done; its output is
+//! limited; its stderr is kept for the error.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -19,19 +19,19 @@ use super::address::SshAddress;
 use super::deadline_timer::DeadlineTimer;
 use super::error::{SourceErrorKind, SourceFailure, sanitize_line};
 
-/// Bytes of stderr that are kept.
+/// Maximum bytes of stderr that are kept.
 const MAX_STDERR: usize = 8 << 10;
-/// Bytes that a credential helper may print.
+/// Maximum bytes that a credential helper may print.
 const MAX_HELPER_OUTPUT: u64 = 64 << 10;
-/// How long a child whose answer has ended may take to say why.
+/// How long a child may take to report why, after its output has ended.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Which program of Git is talked to.
+/// Which Git program runs on the remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GitService {
-    /// The one that others fetch from.
+    /// The program for fetches.
     Upload,
-    /// The one that others push to.
+    /// The program for pushes.
     Receive,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct GitProcess {
     too_large: Arc<Mutex<Option<u64>>>,
 }
 
-/// What a child prints, bounded.
+/// The output of a child, limited.
 pub(super) struct BoundedStdout {
     inner: ChildStdout,
     left: Arc<AtomicU64>,
@@ -71,7 +71,7 @@ impl Read for BoundedStdout {
         let Some(rest) = left.checked_sub(n as u64) else {
             *self.too_large.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(self.limit.load(Ordering::Relaxed));
-            return Err(io::Error::other("the answer is larger than allowed"));
+            return Err(io::Error::other("the answer is over the size limit"));
         };
         self.left.store(rest, Ordering::Relaxed);
         Ok(n)
@@ -117,23 +117,23 @@ impl GitProcess {
         Ok((child, input, output))
     }
 
-    /// Allows so many bytes from now on.
+    /// Sets the byte limit from now on.
     pub(super) fn set_byte_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
         self.left.store(bytes, Ordering::Relaxed);
     }
 
-    /// Why the conversation failed, when the child or its end says so.
+    /// Why the conversation failed, if the child or its exit shows it.
     pub(super) fn take_failure(&mut self, remote: &str) -> Option<SourceFailure> {
         if let Some(limit) = *self.too_large.lock().unwrap_or_else(PoisonError::into_inner) {
-            let most = format!("{remote} sends more than the {limit} bytes that are allowed");
+            let most = format!("{remote} sends more than the limit of {limit} bytes");
             return Some(SourceFailure::new(SourceErrorKind::TooLarge, most));
         }
         let said = self.stderr.recv_timeout(STDERR_TIMEOUT).unwrap_or_default();
         if self.timer.has_fired() {
             return Some(SourceFailure::new(
                 SourceErrorKind::Timeout,
-                format!("{remote} did not answer in time"),
+                format!("{remote} did not answer within the time limit"),
             ));
         }
         (!said.trim().is_empty()).then(|| explain_stderr(remote, &said))
@@ -142,7 +142,7 @@ impl GitProcess {
 
 impl Drop for GitProcess {
     fn drop(&mut self) {
-        // The number of the group is free for others once the child is waited for: the alarm must be off before.
+        // After the wait, the process group id can be reused: the timer must be cancelled before.
         self.timer.cancel();
         kill_group(self.group);
         let _ = self.process.wait();
@@ -151,12 +151,12 @@ impl Drop for GitProcess {
 
 fn kill_group(group: Option<Pid>) {
     if let Some(group) = group {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// Collects the beginning of what is said, and drains the rest.
+/// Keeps the start of the output, and discards the rest.
 fn collect_stderr(mut errors: impl Read + Send + 'static) -> Receiver<String> {
     let (tell, hear) = channel();
     std::thread::spawn(move || {
@@ -165,26 +165,26 @@ fn collect_stderr(mut errors: impl Read + Send + 'static) -> Receiver<String> {
             let room = MAX_STDERR.saturating_sub(kept.len()).min(n);
             kept.extend_from_slice(&buf[..room]);
         }
-        // Nobody may want to know any more.
+        // The receiver may be gone.
         let _ = tell.send(String::from_utf8_lossy(&kept).into_owned());
     });
     hear
 }
 
-/// What `ssh` or the program of Git meant.
+/// The meaning of an `ssh` or Git error message.
 fn explain_stderr(remote: &str, said: &str) -> SourceFailure {
     let has = |needles: &[&str]| needles.iter().any(|needle| said.contains(needle));
     let last = sanitize_line(said);
     if has(&["REMOTE HOST IDENTIFICATION HAS CHANGED"]) {
         let text = format!(
-            "the SSH host key of {remote} is not the one in known_hosts: somebody may be in between; if the host was \
-             set up anew, replace its line"
+            "the SSH host key of {remote} does not match known_hosts: the connection may be intercepted; if the host was \
+             reinstalled, replace its line"
         );
         return SourceFailure::new(SourceErrorKind::HostKey, text);
     }
     if has(&["Host key verification failed", "host key is known for"]) {
         let text = format!(
-            "the SSH host key of {remote} is unknown: add it to known_hosts (`ssh-keyscan`, and compare the \
+            "the SSH host key of {remote} is unknown: add it to known_hosts (use `ssh-keyscan` and compare the \
              fingerprint) or set `known_hosts`"
         );
         return SourceFailure::new(SourceErrorKind::HostKey, text);
@@ -192,7 +192,7 @@ fn explain_stderr(remote: &str, said: &str) -> SourceFailure {
     if has(&["UNPROTECTED PRIVATE KEY", "bad permissions"]) {
         return SourceFailure::new(
             SourceErrorKind::Local,
-            format!("the SSH key for {remote} is readable by others: chmod 600 it"),
+            format!("the SSH key for {remote} is readable by others: run `chmod 600` on it"),
         );
     }
     let unreachable = [
@@ -226,7 +226,7 @@ fn explain_stderr(remote: &str, said: &str) -> SourceFailure {
     SourceFailure::new(kind, format!("{remote} {what}: {last}"))
 }
 
-/// The command that reaches a repository through SSH.
+/// The command that reaches a repository over SSH.
 pub(super) fn ssh_command(
     remote: &RemoteSettings,
     address: &SshAddress,
@@ -279,12 +279,12 @@ pub(super) fn local_command(path: &std::path::Path, service: GitService) -> Comm
     command
 }
 
-/// Runs a credential helper: a line for the shell, a question for its stdin; its answer.
+/// Runs a credential helper: a shell line and the text for its stdin in, its output out.
 pub(super) fn run_helper(line: &str, question: &[u8], deadline: Deadline) -> Result<String, SourceFailure> {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line);
     let (mut child, mut input, mut output) = GitProcess::spawn(command, MAX_HELPER_OUTPUT, deadline)?;
-    // A helper that needs no question has closed its input; its answer counts.
+    // A helper that needs no input has closed its stdin; its output is still used.
     let _ = input.write_all(question);
     drop(input);
     let mut answer = String::new();
@@ -293,7 +293,7 @@ pub(super) fn run_helper(line: &str, question: &[u8], deadline: Deadline) -> Res
     match read {
         Ok(_) if !child.timer.has_fired() && !answer.is_empty() => Ok(answer),
         _ => match child.take_failure(name) {
-            // Whatever the words of a helper look like, its failure is one of this side.
+            // Whatever the helper prints, its failure is a local error.
             Some(failure) => {
                 let kind = if failure.kind == SourceErrorKind::Timeout {
                     SourceErrorKind::Timeout
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_ssh_are_understood() {
+    fn ssh_messages_are_understood() {
         for (said, kind) in [
             ("ssh: Could not resolve hostname x: Name or service not known", SourceErrorKind::Unreachable),
             ("ssh: connect to host x port 22: Connection refused", SourceErrorKind::Unreachable),

@@ -1,6 +1,6 @@
 //! The settings of a remote in, an HTTP client out.
 //!
-//! Law: it follows no redirect and judges no status by itself; certificates are always checked.
+//! Law: it follows no redirect and interprets no status by itself; certificates are always checked.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::AGENT;
 use super::address::redact;
 use super::error::{SourceErrorKind, SourceFailure};
 
-/// How long a kept connection may stand unused: longer than the poll interval.
+/// How long an open connection may stay unused: longer than the poll interval.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// What a kept connection holds in memory meanwhile, in and out. The head of an answer must fit as a whole.
+/// Buffer sizes of an open connection, in and out. The response head must fit as a whole.
 const BUFFERS: (usize, usize) = (64 << 10, 16 << 10);
-/// The longest head of an answer. Shorter than its buffer: one that fills it would count as a broken connection.
+/// The longest response head. Smaller than its buffer: a head that fills it would count as a broken connection.
 const MAX_HEADER_BYTES: usize = BUFFERS.0 - 1;
 
 /// The client for a remote.
@@ -42,7 +42,7 @@ pub(super) fn new_agent(remote: &RemoteSettings) -> Result<ureq::Agent, SourceFa
         let bad = |_| {
             SourceFailure::new(
                 SourceErrorKind::Local,
-                format!("`proxy: {}` is no address of a proxy", redact(proxy)),
+                format!("`proxy: {}` is not a valid proxy address", redact(proxy)),
             )
         };
         config = config.proxy(Some(ureq::Proxy::new(proxy).map_err(bad)?));
@@ -67,7 +67,7 @@ fn read_certificates(path: &Path) -> Result<Vec<ureq::tls::Certificate<'static>>
     if certificates.is_empty() {
         return Err(SourceFailure::new(
             SourceErrorKind::Local,
-            format!("`{shown}` holds no certificate in PEM form"),
+            format!("`{shown}` contains no PEM certificate"),
         ));
     }
     Ok(certificates)

@@ -1,6 +1,6 @@
-//! What came back over HTTP in, the cause in words out.
+//! An HTTP result in, the cause in words out.
 //!
-//! Law: text of the other side is made tame before it is shown.
+//! Law: text from the remote is sanitized before it is shown.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use ureq::http::Response;
 use super::error::{SourceErrorKind, SourceFailure, sanitize_line};
 use super::http_remote::HttpRemote;
 
-/// How long a remote may ask us to wait.
+/// The longest wait that a remote can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
 impl HttpRemote {
-    /// What a status other than 200 means.
+    /// The meaning of a status other than 200.
     pub(super) fn status_failure(&self, response: &Response<ureq::Body>) -> SourceFailure {
         let status = response.status();
         let code = status.as_u16();
@@ -23,13 +23,17 @@ impl HttpRemote {
                 self.new_failure(SourceErrorKind::Denied, format!("denies access (HTTP {code})"))
             }
             404 | 410 => {
-                let why =
-                    format!("has no repository there (HTTP {code}), or hides it from who may not read it");
+                let why = format!(
+                    "has no repository there (HTTP {code}), or the credentials do not allow reading it"
+                );
                 self.new_failure(SourceErrorKind::NoRepository, why)
             }
-            429 => self.new_failure(SourceErrorKind::Unreachable, "asks us to come back later (HTTP 429)"),
+            429 => self.new_failure(
+                SourceErrorKind::Unreachable,
+                "limits the request rate, try again later (HTTP 429)",
+            ),
             500..=599 => {
-                self.new_failure(SourceErrorKind::Unreachable, format!("is in trouble (HTTP {code})"))
+                self.new_failure(SourceErrorKind::Unreachable, format!("has a server error (HTTP {code})"))
             }
             _ => self.new_failure(SourceErrorKind::Protocol, format!("answers with HTTP {code}")),
         };
@@ -45,10 +49,10 @@ impl HttpRemote {
     }
 
     pub(super) fn timeout_failure(&self) -> SourceFailure {
-        self.new_failure(SourceErrorKind::Timeout, "did not answer in time")
+        self.new_failure(SourceErrorKind::Timeout, "did not answer within the time limit")
     }
 
-    /// What the client library's error means.
+    /// The meaning of an error from the client library.
     pub(super) fn explain_error(&self, error: &ureq::Error) -> SourceFailure {
         let remote = self.remote();
         let unreachable = |why: &str| {
@@ -56,7 +60,7 @@ impl HttpRemote {
         };
         match error {
             ureq::Error::Timeout(_) => self.timeout_failure(),
-            ureq::Error::HostNotFound => unreachable("the name of the host is unknown (DNS)"),
+            ureq::Error::HostNotFound => unreachable("the host name is unknown (DNS)"),
             ureq::Error::ConnectionFailed => unreachable("no connection"),
             ureq::Error::ConnectProxyFailed(why) => {
                 unreachable(&format!("the proxy refuses: {}", sanitize_line(why)))
@@ -66,11 +70,11 @@ impl HttpRemote {
             ureq::Error::Io(why) => self.io_failure(why),
             ureq::Error::Protocol(why) => self.new_failure(
                 SourceErrorKind::Protocol,
-                format!("does not speak HTTP: {}", sanitize_line(&why.to_string())),
+                format!("does not answer with valid HTTP: {}", sanitize_line(&why.to_string())),
             ),
             other => self.new_failure(
                 SourceErrorKind::Protocol,
-                format!("cannot be asked: {}", sanitize_line(&other.to_string())),
+                format!("cannot be queried: {}", sanitize_line(&other.to_string())),
             ),
         }
     }
@@ -89,7 +93,7 @@ impl HttpRemote {
             std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
             std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => return self.timeout_failure(),
             std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset => {
-                "the connection broke off".to_owned()
+                "the connection was interrupted".to_owned()
             }
             _ => sanitize_line(&error.to_string()),
         };
@@ -97,12 +101,12 @@ impl HttpRemote {
     }
 
     fn tls_failure(&self, why: &str) -> SourceFailure {
-        let way = "check the clock, or set `ca` when the certificate is signed by your own authority";
+        let way = "check the clock, or set `ca` if your own certificate authority signed the certificate";
         self.new_failure(SourceErrorKind::Tls, format!("cannot be trusted: {} ({way})", sanitize_line(why)))
     }
 }
 
-/// The time that a `Retry-After` header names, in seconds or as a date, bounded.
+/// The time in a `Retry-After` header, in seconds or as a date, limited.
 fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     let wait = match value.parse() {

@@ -1,8 +1,8 @@
-//! One HTTP request in, the reader of its answer out: redirects, credentials, limits and the deadline are kept here.
+//! One HTTP request in, the reader of its answer out: handles redirects, credentials, limits and the deadline.
 //!
-//! Law: a redirect never leaves http and https, never falls back from https to http, and never takes credentials to
-//! another host; credentials cross a plain connection only to this machine; an answer is believed to be Git's only by
-//! its status and its type.
+//! Law: a redirect never leaves http and https, never changes from https to http, and never sends credentials to
+//! another host; credentials use an unencrypted connection only to this machine; an answer counts as Git's only by its
+//! status and its content type.
 
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::{Deadline, http_agent};
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// Connections to one remote, and what was learnt about it.
+/// Connections to one remote, and what is known about it.
 #[derive(Clone)]
 pub(super) struct HttpRemote(Arc<HttpRemoteInner>);
 
@@ -30,26 +30,26 @@ struct HttpRemoteInner {
     learned: Mutex<LearnedState>,
 }
 
-/// What was learnt on the way.
+/// What is known so far.
 #[derive(Default)]
 struct LearnedState {
-    /// Where a redirect led to.
+    /// The target of a redirect.
     redirect: Option<String>,
-    /// The login that worked, or is about to be tried.
+    /// The login that worked, or the next one to try.
     login: Option<(RemoteLogin, AuthScheme)>,
-    /// The cause of a failure, for whoever gets the Git library's error.
+    /// The cause of a failure, for the caller that gets the Git library's error.
     failure: Option<SourceFailure>,
-    /// True when the server has spoken protocol version 2.
+    /// True when the server has used protocol version 2.
     speaks_v2: bool,
 }
 
-/// A request, complete.
+/// A complete request.
 pub(super) struct RemoteRequest {
     pub(super) url: String,
     pub(super) headers: Vec<(String, String)>,
-    /// The body of a POST; a GET when none.
+    /// The body of a POST; a GET when `None`.
     pub(super) body: Option<Vec<u8>>,
-    /// Bytes that the answer may have.
+    /// Maximum bytes of the answer.
     pub(super) limit: u64,
 }
 
@@ -89,12 +89,12 @@ impl HttpRemote {
         self.lock_learned().redirect.clone().unwrap_or_else(|| self.0.base.clone())
     }
 
-    /// Where a redirect led to, if one did.
+    /// The target of a redirect, if there was one.
     pub(super) fn redirected_to(&self) -> Option<String> {
         self.lock_learned().redirect.clone()
     }
 
-    /// Begins anew at the configured address.
+    /// Starts again at the configured address.
     pub(super) fn reset(&self) {
         let mut known = self.lock_learned();
         known.redirect = None;
@@ -110,12 +110,12 @@ impl HttpRemote {
         self.lock_learned().speaks_v2 = true;
     }
 
-    /// Notes why something failed; the first cause counts.
+    /// Records why something failed; the first cause wins.
     pub(super) fn note_failure(&self, failure: &SourceFailure) {
         self.lock_learned().failure.get_or_insert_with(|| failure.clone());
     }
 
-    /// The cause that was noted.
+    /// The recorded cause.
     pub(super) fn take_failure(&self) -> Option<SourceFailure> {
         self.lock_learned().failure.take()
     }
@@ -124,7 +124,7 @@ impl HttpRemote {
         self.0.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request and gives the answer, once it is known to be one of Git.
+    /// Sends a request and returns the answer, if it comes from a Git server.
     pub(super) fn send_request(
         &self,
         request: RemoteRequest,
@@ -149,7 +149,7 @@ impl HttpRemote {
             let response = self.send_once(&request, deadline)?;
             let status = response.status();
             if status == StatusCode::UNAUTHORIZED && asked < 2 {
-                // The login that is known may have been replaced since: ask for it once more before giving up.
+                // The known login may have been replaced: read it again before giving up.
                 asked += 1;
                 self.log_in(&request.url, &response, asked, deadline)?;
             } else if status.is_redirection() && request.body.is_none() {
@@ -195,7 +195,7 @@ impl HttpRemote {
         sent.map_err(|error| self.explain_error(&error))
     }
 
-    /// The header of the login, when there is one that may be sent there.
+    /// The header of the login, if it may be sent to that address.
     fn authorization(&self, url: &str) -> Result<Option<(String, String)>, SourceFailure> {
         let known = self.lock_learned();
         let Some((login, scheme)) = &known.login else {
@@ -206,13 +206,13 @@ impl HttpRemote {
             return Ok(None);
         }
         if there.is_some_and(|(scheme, host, _)| scheme != "https" && !is_loopback(&host)) {
-            let why = "asks for credentials, and without encryption everybody on the way could read them: use https";
+            let why = "asks for credentials, and they would be sent unencrypted: use https";
             return Err(self.new_failure(SourceErrorKind::Denied, why));
         }
         Ok(Some(("Authorization".into(), login.header(*scheme))))
     }
 
-    /// Takes up a login after the server asked for one.
+    /// Reads a login after the server asked for one.
     fn log_in(
         &self,
         url: &str,
@@ -223,8 +223,8 @@ impl HttpRemote {
         if url_origin(url) != url_origin(&self.0.base) {
             let there = redact(url);
             let why = format!(
-                "redirects to {there}, which asks for credentials: none are sent to \
-                               another host; if that is the right one, set it as `url`"
+                "redirects to {there}, which asks for credentials: zagent sends none to \
+                               another host; if that host is correct, set it as `url`"
             );
             return Err(self.new_failure(SourceErrorKind::Denied, why));
         }
@@ -238,14 +238,14 @@ impl HttpRemote {
         if before.is_some_and(|(old, used)| old == login && used == scheme) || asked > 1 {
             let from = login.origin();
             return Err(
-                self.new_failure(SourceErrorKind::Denied, format!("refuses the credentials of {from}"))
+                self.new_failure(SourceErrorKind::Denied, format!("refuses the credentials from {from}"))
             );
         }
         self.lock_learned().login = Some((login, scheme));
         Ok(())
     }
 
-    /// Where a redirect leads, when it may be followed.
+    /// The target of a redirect, if it may be followed.
     fn redirect(
         &self,
         from: &str,
@@ -264,23 +264,23 @@ impl HttpRemote {
             path if path.starts_with('/') && !path.starts_with("//") => {
                 format!("{}{path}", root.unwrap_or(from))
             }
-            _ => return Err(refuse("that is no full address")),
+            _ => return Err(refuse("that is not a full URL")),
         };
         let scheme = to.split("://").next().unwrap_or_default().to_ascii_lowercase();
         if scheme != "https" && scheme != "http" {
             return Err(refuse("only https and http are followed"));
         }
         if scheme == "http" && from.starts_with("https://") {
-            return Err(refuse("that would give up encryption"));
+            return Err(refuse("that would drop encryption"));
         }
         let Some(base) = to.strip_suffix(tail).filter(|_| !tail.is_empty()) else {
-            return Err(refuse("that is no repository (a login page?); check the URL"));
+            return Err(refuse("that is not a repository (a login page?); check the URL"));
         };
         self.lock_learned().redirect = Some(base.to_owned());
         Ok(to)
     }
 
-    /// Takes the answer when it is one of Git.
+    /// Accepts the answer if it comes from a Git server.
     fn check_response(
         &self,
         response: Response<ureq::Body>,
@@ -315,7 +315,7 @@ impl HttpRemote {
     }
 }
 
-/// The body of an answer, bounded.
+/// The body of an answer, limited.
 pub(super) struct BoundedBody {
     inner: Box<dyn Read + Send>,
     left: u64,
@@ -333,7 +333,7 @@ impl Read for BoundedBody {
                 Ok(n)
             }
             None => {
-                let most = format!("sends more than the {} bytes that are allowed", self.limit);
+                let most = format!("sends more than the limit of {} bytes", self.limit);
                 Err(self.remote.new_failure(SourceErrorKind::TooLarge, most))
             }
         });
@@ -346,7 +346,7 @@ impl Read for BoundedBody {
 }
 
 impl Drop for BoundedBody {
-    /// Reads the end that the Git library leaves, without which the connection could not be used again.
+    /// Reads the rest that the Git library leaves; without it, the connection cannot be used again.
     fn drop(&mut self) {
         if self.open {
             let _ = self.inner.read(&mut [0; 64]);

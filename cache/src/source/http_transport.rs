@@ -1,6 +1,6 @@
-//! The Git library's idea of HTTP, spoken by our own wire.
+//! The HTTP transport of the Git library, on top of zagent's own HTTP client.
 //!
-//! Law: a request is sent when its answer is first read, for only then is its body complete.
+//! Law: a request is sent when its answer is first read, because only then is its body complete.
 
 use std::any::Any;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
@@ -11,7 +11,7 @@ use gix_transport::client::blocking_io::http::{GetResponse, Http, PostBodyDataKi
 use super::http_remote::{BoundedBody, HttpRemote, RemoteRequest};
 use super::{Deadline, MAX_REFS};
 
-/// How a request that lists refs begins.
+/// The start of a request that lists refs.
 const LS_REFS_COMMAND: &[u8] = b"0014command=ls-refs";
 
 /// One conversation with a server.
@@ -49,7 +49,7 @@ impl HttpTransport {
 
 type SharedExchange = Arc<Mutex<LazyExchange>>;
 
-/// A request that is sent when somebody wants to read, then its answer.
+/// A request that is sent at the first read, then its answer.
 struct LazyExchange {
     wire: HttpRemote,
     deadline: Deadline,
@@ -74,7 +74,7 @@ impl LazyExchange {
     }
 }
 
-/// One half of an answer, there once it is read.
+/// One half of an answer, available once it is read.
 pub(super) struct ResponsePart<R> {
     from: SharedExchange,
     reader: Option<R>,
@@ -88,7 +88,7 @@ impl<R: BufRead> ResponsePart<R> {
             exchange.send_once()?;
             self.reader = (self.take)(&mut exchange);
         }
-        self.reader.as_mut().ok_or_else(|| io::Error::other("the exchange failed before"))
+        self.reader.as_mut().ok_or_else(|| io::Error::other("the exchange already failed"))
     }
 }
 

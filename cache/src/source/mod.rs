@@ -1,7 +1,7 @@
 //! A remote in, the commit of a branch out, and its objects in the store.
 //!
-//! Law: whatever the other side does, every call ends at its deadline, takes no more bytes than it was allowed, writes
-//! nothing outside the store, and fails with an error that names the remote and the cause but never a secret.
+//! Law: whatever the remote does, every call ends at its deadline, reads no more bytes than its limit, writes nothing
+//! outside the store, and fails with an error that names the remote and the cause but never a secret.
 
 mod address;
 mod client;
@@ -33,13 +33,13 @@ pub use push::PushOutcome;
 pub use ref_store::{FetchedCommits, RefStore};
 pub use remotes::{FetchTarget, RemoteHeads, RemotePoll, Remotes, SourceHealth};
 
-/// Bytes of an answer that lists refs; such a list is held in memory.
+/// Maximum bytes of an answer that lists refs; such a list is held in memory.
 const MAX_REFS: u64 = 16 << 20;
 
-/// What we call ourselves towards servers.
+/// The agent name that servers see.
 const AGENT: &str = concat!("git/zagent-", env!("CARGO_PKG_VERSION"));
 
-/// The full name of a branch, when it is one that may be asked for.
+/// The full name of a branch, if it is valid.
 fn full_ref(branch: &str) -> Option<String> {
     let name = format!("refs/heads/{branch}");
     let plain = !branch.starts_with('-') && branch.len() <= 255;
@@ -52,7 +52,7 @@ mod tests {
     use super::full_ref;
 
     #[test]
-    fn branches_that_are_no_safe_refs_are_refused() {
+    fn unsafe_branch_names_are_refused() {
         for good in ["main", "testing/web-01", "a.b", "ünï"] {
             assert_eq!(full_ref(good).unwrap(), format!("refs/heads/{good}"));
         }

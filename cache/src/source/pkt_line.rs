@@ -1,8 +1,8 @@
-//! The lines of Git's protocol, for the one question that is asked again and again: the refs of version 2.
+//! Git protocol lines for the most frequent request: ls-refs of version 2.
 //!
-//! Law: an answer that is not exactly what it must be is no answer.
+//! Law: an answer that does not match exactly is not an answer.
 
-/// A question for the refs that begin with these names.
+/// A request for the refs with these prefixes.
 pub(super) fn ls_refs(names: &[String], agent: &str) -> Vec<u8> {
     let mut out = Vec::new();
     push_line(&mut out, "command=ls-refs\n");
@@ -21,7 +21,7 @@ fn push_line(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The refs of an answer: id and name.
+/// The refs in an answer: id and name.
 pub(super) fn parse_refs(answer: &[u8]) -> Option<Vec<(&str, &str)>> {
     let mut found = Vec::new();
     let mut rest = answer;

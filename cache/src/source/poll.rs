@@ -1,6 +1,6 @@
-//! Branches in, the commits they point at out.
+//! Branches in, the commits they point to out.
 //!
-//! Law: nothing is written; names are compared whole; on a connection that is kept and proven, one round trip.
+//! Law: nothing is written; names are compared as a whole; on an open connection that works, a poll is one round trip.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,17 +18,17 @@ use super::{AGENT, Deadline, MAX_REFS, RemoteClient, SourceError, full_ref, pkt_
 /// How many branches an error lists.
 const MAX_LISTED: usize = 12;
 
-/// Refs as they were told: name and id.
+/// Refs as the remote lists them: name and id.
 pub(super) type RefList = Vec<(String, String)>;
 
-/// Branches, and the commits that they point at.
+/// Branches, and the commits that they point to.
 type BranchHeads = BTreeMap<String, Revision>;
 
 impl RemoteClient {
-    /// The commits that branches point at, in the order of the question; `None` for a branch that is not there.
+    /// The commits that branches point to, in the given order; `None` for a branch that does not exist.
     ///
     /// # Errors
-    /// Fails when the remote cannot be asked, or a name is no branch.
+    /// Fails when the remote cannot be reached, or a name is not a valid branch.
     pub fn poll(
         &mut self,
         branches: &[&str],
@@ -37,7 +37,7 @@ impl RemoteClient {
         Ok(self.poll_with_prefix(branches, None, deadline)?.0)
     }
 
-    /// The same, and by the same question all branches whose names begin so, with their commits.
+    /// The same, and in the same request all branches with this prefix, with their commits.
     ///
     /// # Errors
     /// As [`RemoteClient::poll`].
@@ -63,7 +63,7 @@ impl RemoteClient {
         Ok((heads, found))
     }
 
-    /// The error for a branch that is not there, with the branches that are.
+    /// The error for a branch that does not exist, with a list of the existing branches.
     pub fn no_branch_error(&mut self, branch: &str, deadline: Deadline) -> SourceError {
         let listed = self.list_refs(&["refs/heads/".to_owned()], deadline).unwrap_or_default();
         let mut there: Vec<String> = listed
@@ -75,9 +75,9 @@ impl RemoteClient {
         let more = there.len().saturating_sub(MAX_LISTED);
         there.truncate(MAX_LISTED);
         let list = match (there.is_empty(), more) {
-            (true, _) => "it has no branches at all".to_owned(),
-            (false, 0) => format!("there are: {}", there.join(", ")),
-            (false, more) => format!("there are: {} and {more} more", there.join(", ")),
+            (true, _) => "it has no branches".to_owned(),
+            (false, 0) => format!("existing branches: {}", there.join(", ")),
+            (false, more) => format!("existing branches: {} and {more} more", there.join(", ")),
         };
         self.new_error(
             SourceErrorKind::NoBranch,
@@ -90,7 +90,7 @@ impl RemoteClient {
         let bad = || {
             self.new_error(
                 SourceErrorKind::Local,
-                format!("{:?} is no name of a branch", sanitize_line(branch)),
+                format!("{:?} is not a valid branch name", sanitize_line(branch)),
             )
         };
         full_ref(branch).ok_or_else(bad)
@@ -100,7 +100,7 @@ impl RemoteClient {
         id.parse().map_err(|_| {
             self.new_error(
                 SourceErrorKind::Protocol,
-                format!("{} names a commit `{}`", self.display_url, sanitize_line(id)),
+                format!("{} sends an invalid commit id `{}`", self.display_url, sanitize_line(id)),
             )
         })
     }
@@ -109,7 +109,7 @@ impl RemoteClient {
         if let Some(wire) = self.http.as_ref().filter(|wire| wire.speaks_v2()) {
             match list_refs_directly(wire, names, deadline) {
                 Ok(Some(refs)) => return Ok(refs),
-                // Somebody else answers now, or the connection was stale: begin at the beginning.
+                // A different server answers now, or the connection was stale: start again.
                 Ok(None) => {}
                 Err(failure) => {
                     if failure.kind == SourceErrorKind::Timeout || failure.retry_after.is_some() {
@@ -152,20 +152,20 @@ impl RemoteClient {
     }
 }
 
-/// Runs what reads foreign bytes with foreign code: should that give up in a panic, the answer is bad, not the agent.
+/// Runs library code on remote data: if it panics, the answer is bad, and the agent continues.
 pub(super) fn catch_panics<T>(act: impl FnOnce() -> gix::Result<T>) -> gix::Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or_else(|_| {
-        Err(gix::Error::from_error(std::io::Error::other("the Git library cannot cope with the answer")))
+        Err(gix::Error::from_error(std::io::Error::other("the Git library cannot read the answer")))
     })
 }
 
-/// Begins to talk.
+/// Starts the conversation.
 pub(super) fn handshake(session: &mut GitSession) -> gix::Result<Handshake> {
     let nobody = |_| Ok(None);
     gix_protocol::handshake(&mut session.transport, Service::UploadPack, nobody, vec![], &mut Discard)
 }
 
-/// Asks for refs without a greeting; `None` when the answer is not one to that question.
+/// Requests refs without a greeting; `None` when the answer does not match the request.
 fn list_refs_directly(
     wire: &HttpRemote,
     names: &[String],

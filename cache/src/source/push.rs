@@ -1,10 +1,10 @@
-//! One ref, what it is and what it shall be in, what the server did out.
+//! One ref with its old and new value in, the result on the server out.
 //!
-//! Law: the server compares and swaps: a ref is moved only from the id that the caller knows, whoever else pushes at the
-//! time. When the answer is lost, nobody claims to know.
+//! Law: the server does a compare-and-swap: a ref moves only from the id that the caller knows, even if others push at
+//! the same time. If the answer is lost, the result is unknown.
 //!
-//! Why the greeting is left out: a server that is about to receive lists every ref it has, which is seven megabytes for
-//! a hundred thousand. Over HTTP nothing but the request itself is needed once the server is known to be one of Git.
+//! Why zagent skips the greeting: a server that receives a push first lists all its refs, which is seven megabytes for
+//! a hundred thousand. Over HTTP, only the request itself is needed once the server is known to be a Git server.
 
 use std::io::Write;
 
@@ -17,31 +17,31 @@ use super::http_remote::{HttpRemote, RemoteRequest};
 use super::push_report::{PushReport, RefAdvertisement, read_advertisement, read_report};
 use super::{AGENT, Deadline, MAX_REFS, RemoteClient, SourceError};
 
-/// Bytes of the answer to a push.
+/// Maximum bytes of the answer to a push.
 const MAX_REPORT: u64 = 1 << 20;
 
-/// What came of a push.
+/// The result of a push.
 #[derive(Debug)]
 pub enum PushOutcome {
-    /// The ref is moved.
+    /// The ref was moved.
     Done,
-    /// The ref is not what the caller knows; nothing was changed.
+    /// The ref is not what the caller expects; nothing was changed.
     Stale,
-    /// The server does not let history be rewritten there; nothing was changed.
+    /// The server does not allow rewritten history there; nothing was changed.
     NotFastForward {
         /// What it said.
         message: String,
     },
-    /// The server, or a hook on it, says no; nothing was changed.
+    /// The server, or a hook on it, refused; nothing was changed.
     Denied {
         /// What it said.
         message: String,
     },
-    /// The answer was lost: it may have happened or not.
+    /// The answer was lost: the push may have happened or not.
     Unknown(SourceError),
 }
 
-/// What a server that receives offers.
+/// The capabilities of a server that receives a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ServerCapabilities {
     sideband: bool,
@@ -50,17 +50,17 @@ pub(super) struct ServerCapabilities {
 }
 
 impl ServerCapabilities {
-    /// What every server offers that speaks the second version to those who fetch.
+    /// The capabilities of every server that supports protocol version 2 for fetches.
     const DEFAULT: Self = Self { sideband: true, format: false, agent: false };
 
     fn parse(capabilities: &str) -> Result<Self, &'static str> {
         let has = |word: &str| capabilities.split(' ').any(|found| found == word);
         let begins = |word: &str| capabilities.split(' ').any(|found| found.starts_with(word));
         if !has("report-status") {
-            return Err("does not tell what comes of a push");
+            return Err("does not report the result of a push");
         }
         if has("object-format=sha256") {
-            return Err("is a repository with SHA-256, which cannot be written yet");
+            return Err("is a SHA-256 repository, and zagent cannot write those yet");
         }
         Ok(Self {
             sideband: has("side-band-64k"),
@@ -84,7 +84,7 @@ impl ServerCapabilities {
     }
 }
 
-/// What a ref is, and what it shall be.
+/// The old and the new value of a ref.
 struct RefUpdate<'a> {
     name: &'a str,
     old: Option<ObjectId>,
@@ -105,14 +105,14 @@ impl RefUpdate<'_> {
         Ok(body)
     }
 
-    /// True when the server says that the ref is something else already.
+    /// True when the server reports that the ref already has another value.
     fn is_stale(&self, advert: &RefAdvertisement) -> bool {
         advert.id != self.old.map(|id| id.to_string())
     }
 }
 
 impl RemoteClient {
-    /// Moves a ref from `old` to a new commit, or takes it away.
+    /// Moves a ref from `old` to a new commit, or deletes it.
     pub(super) fn push(
         &mut self,
         name: &str,
@@ -134,7 +134,7 @@ impl RemoteClient {
 
     fn encode_push(&self, wanted: &RefUpdate<'_>, offer: ServerCapabilities) -> Result<Vec<u8>, SourceError> {
         let failed = |error| {
-            self.new_error(SourceErrorKind::Local, format!("cannot pack what is to be pushed: {error}"))
+            self.new_error(SourceErrorKind::Local, format!("cannot pack the objects to push: {error}"))
         };
         wanted.to_request(offer).map_err(failed)
     }
@@ -147,7 +147,7 @@ impl RemoteClient {
         })?;
         let offer = self.parse_capabilities(&advert)?;
         if wanted.is_stale(&advert) {
-            // It ends by itself when nothing is asked of it.
+            // It ends by itself when it gets no request.
             let _ = input.write_all(b"0000");
             return Ok(PushOutcome::Stale);
         }
@@ -193,12 +193,12 @@ impl RemoteClient {
             read_report(&mut answer.body, offer.sideband)
                 .map_err(|error| wire.take_failure().unwrap_or_else(|| self.broken_failure(&error)))
         });
-        // Whatever was noted on the way belongs to this exchange.
+        // A cause that was recorded on the way belongs to this exchange.
         drop(wire.take_failure());
         match told {
             Ok(report) => Ok(self.outcome_of_report(report)),
             Err(failure) => {
-                // The next one begins with a greeting.
+                // The next one starts with a greeting.
                 self.capabilities = None;
                 wire.reset();
                 match failure.kind {
@@ -212,7 +212,7 @@ impl RemoteClient {
         }
     }
 
-    /// Asks what the server offers, which makes it list all its refs.
+    /// Requests the capabilities of the server, which makes it list all its refs.
     fn fetch_advertisement(
         &self,
         wire: &HttpRemote,
@@ -234,7 +234,7 @@ impl RemoteClient {
         match error.kind() {
             std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => SourceFailure::new(
                 SourceErrorKind::Unreachable,
-                format!("{} broke off in the middle", self.display_url),
+                format!("{} ended the connection too early", self.display_url),
             ),
             _ => SourceFailure::new(
                 SourceErrorKind::Protocol,
@@ -258,16 +258,16 @@ impl RemoteClient {
             (Some("ok"), Some(Err(why))) => PushOutcome::Denied { message: words(&why) },
             (Some(why), _) if why != "ok" => PushOutcome::Denied { message: words(why) },
             _ => {
-                let message = format!("{} does not say what came of it {said}", self.display_url);
+                let message = format!("{} does not report the result of the push {said}", self.display_url);
                 PushOutcome::Unknown(self.new_error(SourceErrorKind::Protocol, message.trim_end().to_owned()))
             }
         }
     }
 }
 
-/// True when a ref was refused because it is not what the writer knows. Servers say so in words only.
+/// True when a ref was refused because it is not what the writer expects. Servers report this only as text.
 fn is_stale_refusal(why: &str, said: &str) -> bool {
-    // One name is the directory of another: trying again would not help.
+    // One name is the directory of another: a retry would not help.
     if why.contains("cannot create") || said.contains("; cannot create") {
         return false;
     }

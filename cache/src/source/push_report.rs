@@ -1,31 +1,31 @@
-//! What a server says before and after a push in, what it means out.
+//! The server's messages before and after a push in, their meaning out.
 //!
-//! Law: an answer that is cut off is no answer.
+//! Law: an incomplete answer is not an answer.
 
 use std::io::{self, Read};
 
-/// Bytes of what a server may tell its user.
+/// Maximum bytes of messages for the user.
 const MAX_MESSAGES: usize = 8 << 10;
-/// Bytes of the lines that are its answer.
+/// Maximum bytes of the status lines.
 const MAX_LINES: usize = 64 << 10;
 
-/// What a server offers, and where a ref stands.
+/// The capabilities of a server, and the value of one ref.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RefAdvertisement {
     /// Words separated by spaces.
     pub(super) capabilities: String,
-    /// The id of the ref that was asked for.
+    /// The id of the requested ref.
     pub(super) id: Option<String>,
 }
 
-/// What a server says about a push.
+/// The server's report about a push.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PushReport {
-    /// Whether it could take the objects: `ok`, or why not.
+    /// Whether the server accepted the objects: `ok`, or why not.
     pub(super) unpack: Option<String>,
-    /// Whether it moved the ref: `ok`, or why not.
+    /// Whether the server moved the ref: `ok`, or why not.
     pub(super) status: Option<Result<(), String>>,
-    /// What it told its user: words of hooks, and of Git.
+    /// Messages for the user: from hooks and from Git.
     pub(super) messages: String,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct PushReport {
 fn read_pkt_line(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut size = [0; 4];
     from.read_exact(&mut size)?;
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, "this is not a line of Git's protocol");
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a valid Git protocol line");
     let size = std::str::from_utf8(&size).ok().and_then(|hex| usize::from_str_radix(hex, 16).ok());
     match size.ok_or_else(bad)? {
         0 => Ok(None),
@@ -78,7 +78,7 @@ pub(super) fn read_advertisement(from: &mut impl Read, name: &str) -> io::Result
     Ok(advert)
 }
 
-/// Reads what a server says about the push of one ref.
+/// Reads the report about the push of one ref.
 pub(super) fn read_report(from: &mut impl Read, sideband: bool) -> io::Result<PushReport> {
     let mut report = PushReport::default();
     if !sideband {
@@ -92,7 +92,7 @@ pub(super) fn read_report(from: &mut impl Read, sideband: bool) -> io::Result<Pu
                 report.messages.push_str(&String::from_utf8_lossy(text));
             }
             Some((1..=3, _)) | None => {}
-            Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no such band")),
+            Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "unknown sideband")),
         }
     }
     read_status_lines(&mut inner.as_slice(), &mut report).map(|()| report)

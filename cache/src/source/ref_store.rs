@@ -1,6 +1,6 @@
-//! A repository as a place for small things: refs by prefix, the files of their commits, and new commits for them.
+//! A repository as a store for small values: refs by prefix, the files of their commits, and new commits for them.
 //!
-//! Law: what is fetched lies in a directory that goes away with the value that reads it; every object is hashed when it
+//! Law: fetched objects are in a directory that is removed with the value that reads it; every object is hashed when it
 //! is read.
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use super::fetch::FetchRequest;
 use super::{Deadline, PreparedCommit, PushOutcome, RemoteClient, SourceError};
 use crate::{RepositoryError, StoredCommit, object_store};
 
-/// What the directories of fetches begin with.
+/// The name prefix of fetch directories.
 const FETCH_PREFIX: &str = "fetch-";
-/// A fetch that is older was left by a process that was killed.
+/// A fetch directory older than this was left by a killed process.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// A repository whose refs are read and written one by one.
@@ -28,7 +28,7 @@ pub struct RefStore {
     dir: PathBuf,
 }
 
-/// Commits that were fetched.
+/// Fetched commits.
 pub struct FetchedCommits {
     repo: gix::Repository,
     remote: String,
@@ -36,7 +36,7 @@ pub struct FetchedCommits {
 }
 
 impl RefStore {
-    /// The shelf at a remote; what is fetched lies below `dir` for a while. Nothing is connected yet.
+    /// The ref store on a remote; fetched objects are below `dir` temporarily. It does not connect yet.
     ///
     /// # Errors
     /// As [`RemoteClient::new`].
@@ -56,10 +56,10 @@ impl RefStore {
         self.client.url()
     }
 
-    /// All refs whose full names begin with one of these, and the commits that they point at.
+    /// All refs with one of these prefixes, and the commits that they point to.
     ///
     /// # Errors
-    /// Fails when the remote cannot be asked.
+    /// Fails when the remote cannot be reached.
     pub fn list(
         &mut self,
         prefixes: &[String],
@@ -74,7 +74,7 @@ impl RefStore {
     /// Fetches commits with their files.
     ///
     /// # Errors
-    /// Fails when the remote cannot be asked, or does not have one of them.
+    /// Fails when the remote cannot be reached, or does not have one of them.
     pub fn fetch(
         &mut self,
         revisions: &[Revision],
@@ -95,10 +95,10 @@ impl RefStore {
         Ok(FetchedCommits { repo, remote: self.url().to_owned(), _dir: dir })
     }
 
-    /// Moves a ref from the commit that is known, or from nothing, to a new commit.
+    /// Moves a ref from the known commit, or from nothing, to a new commit.
     ///
     /// # Errors
-    /// Fails when the remote cannot be asked; then nothing was changed.
+    /// Fails when the remote cannot be reached; then nothing was changed.
     pub fn update(
         &mut self,
         name: &str,
@@ -109,7 +109,7 @@ impl RefStore {
         self.push(name, old, Some(commit), deadline)
     }
 
-    /// Takes a ref away that points at the commit that is known.
+    /// Deletes a ref that points to the known commit.
     ///
     /// # Errors
     /// As [`RefStore::update`].
@@ -131,7 +131,7 @@ impl RefStore {
     ) -> Result<PushOutcome, SourceError> {
         let valid = name.starts_with("refs/") && gix::validate::reference::name(name.into()).is_ok();
         if !valid {
-            let message = format!("{:?} is no name of a ref", sanitize_line(name));
+            let message = format!("{:?} is not a valid ref name", sanitize_line(name));
             return Err(self.client.new_error(SourceErrorKind::Local, message));
         }
         let old = old.map(|revision| self.client.object_id(revision)).transpose()?;
@@ -143,15 +143,15 @@ impl FetchedCommits {
     /// A commit.
     ///
     /// # Errors
-    /// Fails when it is not there or damaged.
+    /// Fails when it is missing or damaged.
     pub fn commit(&self, revision: &Revision) -> Result<StoredCommit, SourceError> {
         let id = gix::ObjectId::from_hex(revision.as_str().as_bytes());
-        let id = id.map_err(|_| self.protocol_error(format!("{revision} is no SHA-1"), None))?;
+        let id = id.map_err(|_| self.protocol_error(format!("{revision} is not a SHA-1"), None))?;
         object_store::read_commit(&self.repo, id, revision)
             .map_err(|error| self.damaged_error(revision, error))
     }
 
-    /// The names of the files in a commit, in order; directories are left out.
+    /// The names of the files in a commit, in order; without directories.
     ///
     /// # Errors
     /// As [`FetchedCommits::read_commit`].
@@ -159,7 +159,7 @@ impl FetchedCommits {
         Ok(self.tree_entries(revision)?.into_keys().collect())
     }
 
-    /// The bytes of a file; none when the commit has no such file.
+    /// The content of a file; `None` when the commit does not have it.
     ///
     /// # Errors
     /// As [`FetchedCommits::read_commit`].
@@ -208,14 +208,14 @@ impl FetchedCommits {
     }
 }
 
-/// Removes what killed processes left behind.
+/// Removes what killed processes left.
 fn remove_abandoned(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let old = entry.metadata().and_then(|meta| meta.modified()).ok();
         let age = old.and_then(|at| SystemTime::now().duration_since(at).ok());
         let ours = entry.file_name().to_string_lossy().starts_with(FETCH_PREFIX);
         if ours && age.is_some_and(|age| age > ABANDONED_AFTER) {
-            // Somebody else may be at it too.
+            // Another process may remove it too.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -1,7 +1,7 @@
-//! Several remotes in, the first that answers out.
+//! Several remotes in, the first one that answers out.
 //!
-//! Law: the order is that of the settings; a remote that failed is left alone for a while, longer each time, and the
-//! time and the seed of that are arguments.
+//! Law: the order is that of the settings; a failed remote is skipped for a while, longer each time; the current time
+//! and the random seed are arguments.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,9 @@ use super::error::SourceErrorKind;
 use super::{Deadline, DirSource, RemoteClient, SourceError};
 use crate::ObjectStore;
 
-/// The longest pause between two questions to a remote that fails.
+/// The longest pause between two requests to a failing remote.
 const MAX_BACKOFF: Duration = Duration::from_secs(10 * 60);
-/// The share of the time that is left for one of several remotes is at least this.
+/// One of several remotes gets at least this share of the remaining time.
 const MIN_SHARE: Duration = Duration::from_secs(1);
 
 /// The remotes of the settings.
@@ -33,53 +33,53 @@ struct RemoteSlot {
     health: SourceHealth,
 }
 
-/// How a remote does.
+/// The health of a remote.
 #[derive(Clone, Debug, Default)]
 pub struct SourceHealth {
     /// The address, without a password.
     pub url: String,
     /// How many times it failed in a row.
     pub failures: u32,
-    /// What it failed with last, since it last answered.
+    /// Its last error since it last answered.
     pub error: Option<(SourceErrorKind, String)>,
     /// When it last answered.
     pub last_answer: Option<Instant>,
-    /// When it is asked again at the earliest.
+    /// The earliest time of the next request.
     pub not_before: Option<Instant>,
 }
 
-/// What came of a poll.
+/// The result of a poll.
 #[derive(Debug, Default)]
 pub struct RemotePoll {
     /// The answer of the first remote that has the branch, or else of the first that answered.
     pub heads: Option<RemoteHeads>,
-    /// The remotes that failed on the way.
+    /// The remotes that failed before it.
     pub failed: Vec<SourceError>,
 }
 
 /// The answer of a remote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteHeads {
-    /// The place of the remote in the settings.
+    /// The position of the remote in the settings.
     pub remote: usize,
     /// Its address, without a password.
     pub url: String,
-    /// The branch that was asked for.
+    /// The requested branch.
     pub branch: String,
-    /// The commit of the branch; for a directory, the digest of its files. `None` when there is no such branch.
+    /// The commit of the branch; for a directory, the digest of its files. `None` when the branch does not exist.
     pub head: Option<Revision>,
-    /// The commit of the testing branch, when that was asked for and is there.
+    /// The commit of the testing branch, if it was requested and exists.
     pub testing: Option<Revision>,
-    /// All branches whose names begin as [`Remotes::with_prefix`] says, with their commits.
+    /// All branches with the prefix of [`Remotes::with_prefix`], and their commits.
     pub prefixed: BTreeMap<String, Revision>,
     /// True when the remote is a plain directory, which is staged as it is.
     pub directory: bool,
 }
 
-/// What is to be fetched.
+/// What to fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchTarget<'a> {
-    /// The place of the remote in the settings.
+    /// The position of the remote in the settings.
     pub remote: usize,
     /// The branch.
     pub branch: &'a str,
@@ -88,7 +88,7 @@ pub struct FetchTarget<'a> {
 }
 
 impl Remotes {
-    /// The remotes of the settings; `seed` tells this node from others.
+    /// The remotes of the settings; `seed` differs between nodes.
     #[must_use]
     pub fn new(source: &SourceSettings, seed: u64) -> Self {
         let slot = |remote: &zagent_config::settings::RemoteSettings| RemoteSlot {
@@ -99,18 +99,18 @@ impl Remotes {
         Self { slots: source.remotes.iter().map(slot).collect(), source: source.clone(), seed, prefix: None }
     }
 
-    /// From now on every poll also tells, by the same question, all branches whose names begin so.
+    /// From now on every poll also returns, in the same request, all branches with this prefix.
     #[must_use]
     pub fn with_prefix(self, prefix: &str) -> Self {
         Self { prefix: Some(prefix.to_owned()), ..self }
     }
 
-    /// How each remote does, in order.
+    /// The health of each remote, in order.
     pub fn health(&self) -> impl Iterator<Item = &SourceHealth> {
         self.slots.iter().map(|slot| &slot.health)
     }
 
-    /// The moment at which some remote may be asked again, when none may now.
+    /// When a remote may be polled again, if none may be polled now.
     #[must_use]
     pub fn next_attempt(&self, now: Instant) -> Option<Instant> {
         let times = self.slots.iter().map(|slot| slot.health.not_before.filter(|at| *at > now));
@@ -123,7 +123,7 @@ impl Remotes {
         self.slots.get(remote)?.dir.as_ref().map(DirSource::path)
     }
 
-    /// Asks the remotes in order until one has its branch.
+    /// Polls the remotes in order until one has its branch.
     pub fn poll(&mut self, testing: Option<&str>, now: Instant, deadline: Deadline) -> RemotePoll {
         let mut polled = RemotePoll::default();
         for remote in 0..self.slots.len() {
@@ -233,10 +233,10 @@ impl Remotes {
         }
     }
 
-    /// The client of a remote, made when it is first needed: a file that it needs may come later.
+    /// The client of a remote, created at first use: a file that it needs may appear later.
     fn client(&mut self, remote: usize) -> Result<&mut RemoteClient, SourceError> {
         let Some(slot) = self.slots.get_mut(remote) else {
-            let message = format!("there is no remote {remote} in the settings");
+            let message = format!("the settings have no remote {remote}");
             return Err(super::error::SourceFailure::new(SourceErrorKind::Local, message).with_remote(""));
         };
         if slot.client.is_none() {
@@ -248,7 +248,7 @@ impl Remotes {
         })
     }
 
-    /// The part of the time that one remote may take, so that those after it get theirs.
+    /// The share of the time for one remote, so that the remotes after it get their share.
     fn deadline_share(&self, remote: usize, deadline: Deadline) -> Deadline {
         let rest = u32::try_from(self.slots.len() - remote).unwrap_or(u32::MAX);
         let left = deadline.remaining().unwrap_or_default();
@@ -275,14 +275,14 @@ impl Remotes {
     }
 }
 
-/// A pause after so many failures: anything up to twice the one before, at most ten minutes.
+/// The pause after this number of failures: random, up to twice the previous limit, at most ten minutes.
 fn backoff(poll: Duration, failures: u32, seed: u64) -> Duration {
     let most = poll.saturating_mul(1u32.checked_shl(failures.min(20)).unwrap_or(u32::MAX)).min(MAX_BACKOFF);
     let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(hash_seed(seed ^ u64::from(failures).rotate_left(32)) % nanos.max(1))
 }
 
-/// A number that looks like chance and is not.
+/// A pseudo-random number from the seed.
 fn hash_seed(seed: u64) -> u64 {
     let digest = blake3::hash(&seed.to_le_bytes());
     let mut first = [0; 8];
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_are_bounded_and_differ() {
+    fn pauses_grow_with_a_limit_and_differ() {
         let poll = Duration::from_secs(60);
         for failures in 1..40 {
             let all: Vec<Duration> = (0..200).map(|seed| backoff(poll, failures, seed)).collect();

@@ -1,7 +1,7 @@
 //! A smart HTTP server around `git http-backend` that can be told to misbehave.
 //!
-//! The first part of a path is the way to behave, such as `/hang/repo`; with `late-` before it only the request for a
-//! pack is treated so. Without one the server is honest.
+//! The first part of a path selects the behaviour, such as `/hang/repo`; with the prefix `late-` only the request for a
+//! pack is affected. Without one, the server behaves correctly.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,13 +17,13 @@ pub trait ServerStream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> ServerStream for T {}
 
-/// What makes a stream of a connection; `None` when it is refused.
+/// Turns a connection into a stream; `None` when it is refused.
 pub type StreamWrapper = Box<dyn Fn(TcpStream) -> Option<Box<dyn ServerStream>> + Send + Sync>;
 
-/// What is done to an answer before it is sent.
+/// Changes an answer before it is sent.
 type ResponseFilter = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send>;
 
-/// A server that ends with this value.
+/// A server that stops when this value is dropped.
 pub struct GitHttpServer {
     address: SocketAddr,
     shared: Arc<GitServerShared>,
@@ -119,7 +119,7 @@ impl GitHttpServer {
         format!("http://{}/{path}", self.address)
     }
 
-    /// What was asked since the last call: method, path and, for the log, who asked with which login.
+    /// The requests since the last call: method, path and login.
     #[must_use]
     pub fn log(&self) -> Vec<String> {
         std::mem::take(&mut *self.shared.log.lock().unwrap())
@@ -131,7 +131,7 @@ impl GitHttpServer {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// From now on nobody is answered, or everybody is again; connections that are open end.
+    /// From now on no request is answered, or all are again; open connections end.
     pub fn set_down(&self, down: bool) {
         self.shared.down.store(down, Ordering::SeqCst);
         self.close_connections();
@@ -143,7 +143,7 @@ impl GitHttpServer {
         }
     }
 
-    /// Changes every pack that is asked for below `/changed/`.
+    /// Changes every pack that is requested below `/changed/`.
     pub fn set_response_filter(&self, change: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) {
         *self.shared.change.lock().unwrap() = Some(Box::new(change));
     }
@@ -169,14 +169,14 @@ impl GitServerShared {
         }
     }
 
-    /// Answers; false when the connection is over.
+    /// Answers; false when the connection ends.
     fn answer_request(
         &self,
         request: &GitServerRequest,
         out: &mut Box<dyn ServerStream>,
     ) -> std::io::Result<bool> {
         if request.method == "CONNECT" {
-            // A proxy that leads everywhere, and always here.
+            // A proxy for every host that always answers here.
             out.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
             return out.flush().map(|()| true);
         }
@@ -233,7 +233,7 @@ impl GitServerShared {
         }
     }
 
-    /// A file as it is, as a web server gives it.
+    /// A file as a plain web server sends it.
     fn send_file(&self, name: &str, out: &mut Box<dyn ServerStream>) -> std::io::Result<bool> {
         let found = std::fs::read(self.root.join(name));
         let (status, body) = found.map_or((404, Vec::new()), |body| (200, body));
@@ -242,7 +242,7 @@ impl GitServerShared {
         out.flush().map(|()| true)
     }
 
-    /// Loses the answer to a push: after it is done, or before anything is.
+    /// Loses the answer to a push: after it is done, or before it starts.
     fn receive_push(
         &self,
         mode: &str,
@@ -296,7 +296,7 @@ impl GitServerShared {
         Ok(mode != "truncated")
     }
 
-    /// Asks Git: status, content type and body.
+    /// Calls Git: status, content type and body.
     fn run_backend(&self, request: &GitServerRequest, path: &str) -> (u16, String, Vec<u8>) {
         let mut child = Command::new("git")
             .arg("-c")
@@ -367,7 +367,7 @@ impl GitServerRequest {
         self.header("host").rsplit(':').next().unwrap_or_default()
     }
 
-    /// The same from a client that speaks the first version only.
+    /// The same from a client that only supports protocol version 1.
     fn without_version(&self) -> Self {
         let headers =
             self.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("git-protocol")).cloned();
@@ -438,7 +438,7 @@ fn send_redirect(out: &mut Box<dyn ServerStream>, to: &str) -> std::io::Result<b
     send_head(out, 302, "text/plain", &format!("Location: {to}\r\nContent-Length: 0\r\n")).map(|()| true)
 }
 
-/// Says nothing until the other side gives up.
+/// Sends nothing until the client gives up.
 fn hang(out: &mut Box<dyn ServerStream>) -> std::io::Result<bool> {
     out.flush()?;
     let mut buf = [0; 64];
@@ -473,7 +473,7 @@ fn misbehave(
     }
 }
 
-/// One byte a second.
+/// One byte per second.
 fn send_slowly(request: &GitServerRequest, out: &mut Box<dyn ServerStream>) -> std::io::Result<bool> {
     send_head(out, 200, &content_type(request), "Content-Length: 100000\r\n")?;
     for byte in b"001e# service=git-upload-pack\n".iter().cycle() {
@@ -484,7 +484,7 @@ fn send_slowly(request: &GitServerRequest, out: &mut Box<dyn ServerStream>) -> s
     Ok(false)
 }
 
-/// Refs, or progress messages, without end.
+/// Endless refs or progress messages.
 fn send_endlessly(request: &GitServerRequest, out: &mut Box<dyn ServerStream>) -> std::io::Result<bool> {
     send_head(out, 200, &content_type(request), "Connection: close\r\n")?;
     if request.method == "GET" {

@@ -1,5 +1,5 @@
-//! A repository for tests, written object by object: also with names that no honest tool would write; and the servers
-//! that offer it, honest or not.
+//! A repository for tests, written object by object, also with names that no correct tool would write; and the servers
+//! that serve it, well-behaved or hostile.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ mod sshd;
 pub use git_server::{GitHttpServer, ServerStream, StreamWrapper};
 pub use sshd::Sshd;
 
-/// Ends a test that needs programs which this machine does not have. With `CI` set that is a failure.
+/// Skips a test that needs programs which this machine does not have. With `CI` set that is a failure.
 #[macro_export]
 macro_rules! needs {
     ($($program:literal),+) => {
@@ -23,7 +23,7 @@ macro_rules! needs {
     };
 }
 
-/// True when all programs are there; with `CI` set, one that is not is a failure.
+/// True when all programs are installed; with `CI` set, a missing one is a failure.
 #[must_use]
 pub fn has(programs: &[&str]) -> bool {
     let places = std::env::var_os("PATH").unwrap_or_default();
@@ -31,9 +31,9 @@ pub fn has(programs: &[&str]) -> bool {
     let is_missing = |program: &&&str| !places.iter().any(|dir| dir.join(program).is_file());
     let Some(missing) = programs.iter().find(is_missing) else { return true };
     assert!(std::env::var_os("CI").is_none(), "this suite needs `{missing}`");
-    #[expect(clippy::print_stderr, reason = "whoever runs the tests should know that one did not run")]
+    #[expect(clippy::print_stderr, reason = "the person who runs the tests must see that one did not run")]
     {
-        eprintln!("not run: there is no `{missing}` on this machine");
+        eprintln!("not run: `{missing}` is not installed on this machine");
     }
     false
 }
@@ -66,7 +66,8 @@ pub fn test_source(url: &str) -> zagent_config::settings::SourceSettings {
     }
 }
 
-/// Asks a repository for its branch `main` with the Git library alone, nothing of ours; gives the number of answers.
+/// Reads the branch `main` of a repository with the Git library alone, without zagent code; returns the number of
+/// answers.
 #[must_use]
 pub fn ls_refs(path: &str) -> usize {
     use gix::progress::Discard;
@@ -89,7 +90,7 @@ pub fn ls_refs(path: &str) -> usize {
 /// A file of a commit: path, kind and content.
 pub type TestFile<'a> = (&'a str, EntryKind, &'a str);
 
-/// A repository that goes away with this value.
+/// A repository that is removed with this value.
 pub struct ScratchRepo {
     dir: tempfile::TempDir,
     repo: gix::Repository,
@@ -112,7 +113,7 @@ impl ScratchRepo {
         self.dir.path()
     }
 
-    /// Writes a tree with exactly these names, hostile ones included.
+    /// Writes a tree with exactly these names, including hostile ones.
     fn tree(&self, files: &[TestFile<'_>]) -> gix::ObjectId {
         let mut entries: Vec<Entry> = Vec::new();
         let mut below: Vec<(&str, Vec<TestFile<'_>>)> = Vec::new();
@@ -136,13 +137,13 @@ impl ScratchRepo {
         self.repo.write_object(gix::objs::Tree { entries }).unwrap().detach()
     }
 
-    /// Writes a file; gives the id of its bytes, in binary.
+    /// Writes a file; returns the id of its content, in binary.
     #[must_use]
     pub fn write_blob(&self, bytes: &[u8]) -> Vec<u8> {
         self.repo.write_blob(bytes).unwrap().detach().as_bytes().to_vec()
     }
 
-    /// Writes a directory from the bytes of its object, whatever they are; gives its id, in binary.
+    /// Writes a directory from the raw bytes of its object; returns its id, in binary.
     #[must_use]
     pub fn write_tree(&self, bytes: &[u8]) -> Vec<u8> {
         let id = gix::objs::Write::write_buf(&self.repo.objects, gix::object::Kind::Tree, bytes).unwrap();
@@ -154,7 +155,7 @@ impl ScratchRepo {
         self.commit_tree(gix::ObjectId::try_from(id).unwrap(), 0)
     }
 
-    /// Forgets the last commit: the next one stands on nothing, as after a rewrite of history.
+    /// Forgets the last commit: the next one has no parent, as after a rewrite of history.
     pub fn start_orphan(&mut self) {
         self.last = None;
         if let Ok(main) = self.repo.find_reference("refs/heads/main") {
@@ -169,7 +170,7 @@ impl ScratchRepo {
         self.repo.reference(format!("refs/heads/{name}"), id, any, "test").unwrap();
     }
 
-    /// Commits a tree with exactly these files to `main`; gives the commit's id.
+    /// Commits a tree with exactly these files to `main`; returns the commit id.
     pub fn commit(&mut self, files: &[TestFile<'_>]) -> String {
         self.commit_at(files, 0)
     }
@@ -180,7 +181,7 @@ impl ScratchRepo {
         self.commit_tree(tree, seconds)
     }
 
-    /// Lets the next commit stand on this one.
+    /// Makes this commit the parent of the next one.
     pub fn checkout(&mut self, commit: &str) {
         self.start_orphan();
         self.last = Some(gix::ObjectId::from_hex(commit.as_bytes()).unwrap());
@@ -191,7 +192,7 @@ impl ScratchRepo {
         let who = gix::actor::SignatureRef { name: "t".into(), email: "t@example.org".into(), time: &time };
         let id = match self.repo.find_reference("refs/heads/main") {
             Ok(_) => self.repo.commit_as(who, who, "refs/heads/main", "c", tree, self.last).unwrap().detach(),
-            // The first one, or one that begins anew.
+            // The first one, or one without a parent.
             Err(_) => {
                 let id = self.repo.new_commit_as(who, who, "c", tree, self.last).unwrap().id;
                 self.repo

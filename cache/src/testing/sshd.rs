@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that ends with this value.
+/// A server that stops when this value is dropped.
 pub struct Sshd {
     dir: tempfile::TempDir,
     child: Child,
@@ -14,14 +14,14 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Starts one; `None` when this machine has no SSH server.
+    /// Starts a server; `None` when this machine has no SSH server.
     #[must_use]
     pub fn start() -> Option<Self> {
         let program = Path::new("/usr/sbin/sshd");
         if !program.exists() {
             return None;
         }
-        // It refuses to start without the directory of its unprivileged part.
+        // It does not start without the directory for its unprivileged part.
         let _ = std::fs::create_dir_all("/run/sshd");
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -33,7 +33,7 @@ impl Sshd {
             assert!(made.unwrap().success());
         }
         std::fs::copy(at("key.pub"), at("authorized")).unwrap();
-        // The port may be taken between here and the start of the server; then it is tried with another.
+        // The port may be taken before the server starts; then another one is tried.
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let config = format!(

@@ -1,6 +1,7 @@
-//! The text of `allowed_signers`, as ssh-keygen(1) describes it, to lines that say whose key counts for what and when.
+//! The text of `allowed_signers`, as ssh-keygen(1) describes it, in; lines that say which key is valid for what and
+//! when out.
 //!
-//! Why not skip a bad line, as OpenSSH does: a slip would lock a signer out in silence, and be found at the next push.
+//! Why a bad line is not skipped, as OpenSSH does it: a typo would lock a signer out silently until the next push.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ pub(super) struct SignerLine {
     options: SignerOptions,
 }
 
-/// Every line with a key that counts by itself. A certificate authority's does not.
+/// Every line with a key that is valid by itself. A certificate authority's key is not.
 pub(super) fn parse_file(
     path: &Path,
     text: &str,
@@ -53,17 +54,17 @@ fn parse_line(text: &str, number: usize, zone: &TimeZone) -> Result<Option<Signe
     Ok(Some(SignerLine { key, principals: principals.to_owned(), number, options }))
 }
 
-/// The first field, which may stand in quotes; and what follows it.
+/// The first field, which may be in quotes; and the rest.
 fn split_principals(text: &str) -> Result<(&str, &str), String> {
     let (field, rest) = match text.strip_prefix('"') {
         Some(inner) => inner.split_once('"').ok_or("the principals have no closing quote")?,
-        None => text.split_once([' ', '\t']).ok_or("a line has principals and a key")?,
+        None => text.split_once([' ', '\t']).ok_or("a line needs principals and a key")?,
     };
     if field.chars().any(char::is_control) {
-        return Err("the principals hold a control character".into());
+        return Err("the principals contain a control character".into());
     }
     if !field.split(',').any(|name| !name.is_empty() && !name.starts_with('!')) {
-        return Err("the principals name nobody".into());
+        return Err("the list of principals is empty".into());
     }
     Ok((field, rest.trim_start_matches([' ', '\t'])))
 }
@@ -77,7 +78,7 @@ fn starts_with_key(text: &str) -> bool {
 pub(super) fn parse_key(text: &str) -> Result<KeyData, String> {
     let mut words = text.split([' ', '\t', '\r']).filter(|word| !word.is_empty());
     let (Some(kind), Some(data)) = (words.next(), words.next()) else {
-        return Err("there is no key: a key is its type and its data".into());
+        return Err("the key is missing: write its type and its data".into());
     };
     if kind.contains("-cert-v01@") {
         return Err("this is a certificate; list the key itself".into());
@@ -117,7 +118,7 @@ impl SignerLine {
         Ok(())
     }
 
-    /// True when the line is one for this name.
+    /// True when the line is for this name.
     pub(super) fn matches_principal(&self, name: &str) -> bool {
         pattern::list_matches(&self.principals, name)
     }

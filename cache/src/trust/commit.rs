@@ -1,6 +1,6 @@
-//! The raw bytes of a commit in, its one signature and what was signed out.
+//! The raw bytes of a commit in, its one signature and the signed bytes out.
 //!
-//! Law: what was signed is every byte but the one header that holds the signature. A second signature, or one for
+//! Law: the signed content is every byte except the one header with the signature. A second signature, or one for
 //! another hash of the repository, would be outside what is checked, so it is refused.
 
 use jiff::Timestamp;
@@ -11,14 +11,14 @@ const SIGNATURE: &[u8] = b"gpgsig";
 const SIGNATURE_SHA256: &[u8] = b"gpgsig-sha256";
 const COMMITTER: &[u8] = b"committer";
 
-/// A commit, taken apart.
+/// A parsed commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SignedCommit {
     /// The armoured signature.
     pub(super) signature: Vec<u8>,
-    /// What was signed.
+    /// The signed bytes.
     pub(super) payload: Vec<u8>,
-    /// When, as the committer says.
+    /// The time that the committer recorded.
     pub(super) committed: Timestamp,
 }
 
@@ -26,7 +26,7 @@ fn malformed(why: impl Into<String>) -> SignatureError {
     SignatureError::Malformed { what: "commit", why: why.into() }
 }
 
-/// Takes a commit apart.
+/// Parses a commit.
 pub(super) fn parse_commit(bytes: &[u8]) -> Result<SignedCommit, SignatureError> {
     let mut signature: Option<Vec<u8>> = None;
     let mut payload = Vec::with_capacity(bytes.len());
@@ -83,7 +83,7 @@ mod tests {
     const HEAD: &str = "tree aa\nauthor a <a@x> 1 +0000\ncommitter c <c@x> 7 +0100\n";
 
     #[test]
-    fn the_signature_is_cut_out_and_nothing_else() {
+    fn only_the_signature_header_is_removed() {
         let signed =
             format!("{HEAD}gpgsig one\n two\n \n three\nencoding x\nmergetag m\n gpgsig no\n\ngpgsig body\n");
         let commit = parse_commit(signed.as_bytes()).unwrap();

@@ -1,16 +1,16 @@
-//! Why a signature does not count, and the way out.
+//! Why a signature is not accepted, and how to fix it.
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-/// Why a signature, or the files that say whose count, are refused.
+/// Why a signature, or a file with accepted keys, is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// Nobody's signature would count.
-    #[error("`{path}` is not there or names no key, so no signature counts")]
+    /// No signature can be accepted.
+    #[error("`{path}` does not exist or lists no key, so no signature is accepted")]
     NoSigners {
-        /// The file of signers.
+        /// The signers file.
         path: PathBuf,
     },
     /// A file cannot be read.
@@ -18,16 +18,16 @@ pub enum SignatureError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
-    /// Somebody else could have written the file.
+    /// Another user could have written the file.
     #[error("`{path}` is not trusted: {why}")]
     Unsafe {
         /// The file or its directory.
         path: PathBuf,
-        /// Who could.
+        /// Which user.
         why: String,
     },
     /// A line cannot be read.
@@ -35,13 +35,13 @@ pub enum SignatureError {
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// A list of revoked keys in OpenSSH's binary format.
-    #[error("`{path}` is a binary key revocation list, which is not read here")]
+    #[error("`{path}` is a binary key revocation list, which zagent does not support")]
     BinaryRevocations {
         /// The file.
         path: PathBuf,
@@ -52,19 +52,19 @@ pub enum SignatureError {
         /// The commit, the manifest or the release.
         what: &'static str,
     },
-    /// More than one signature where one is meant.
+    /// More than one signature where one is expected.
     #[error("the commit has several signatures")]
     Several,
-    /// Not what it should be.
+    /// Data in a wrong format.
     #[error("the {what} cannot be read: {why}")]
     Malformed {
         /// The commit or the signature.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// Signed with a certificate.
-    #[error("the signature was made with an SSH certificate ({algorithm}), which is not accepted here")]
+    #[error("the signature was made with an SSH certificate ({algorithm}), which zagent does not accept")]
     Certificate {
         /// Its algorithm.
         algorithm: String,
@@ -72,103 +72,103 @@ pub enum SignatureError {
     /// An algorithm that is no longer, or not yet, trusted.
     #[error("the signature is refused: {why}")]
     Weak {
-        /// Which.
+        /// The reason.
         why: String,
     },
-    /// Made for something else.
+    /// Made for another purpose.
     #[error("the signature was made for `{found}`, not for `{want}`")]
     WrongNamespace {
-        /// For what it was made.
+        /// The namespace of the signature.
         found: String,
-        /// For what it is used.
+        /// The expected namespace.
         want: &'static str,
     },
-    /// Nobody knows the key.
+    /// The key is unknown.
     #[error("the key {fingerprint} is not in `{path}`")]
     UnknownKey {
         /// The key.
         fingerprint: String,
-        /// The file of signers.
+        /// The signers file.
         path: PathBuf,
     },
-    /// The key was taken back.
+    /// The key was revoked.
     #[error("the key {fingerprint} is revoked in `{path}`")]
     Revoked {
         /// The key.
         fingerprint: String,
-        /// The file of revoked keys.
+        /// The file with revoked keys.
         path: PathBuf,
     },
-    /// The key may not sign this.
-    #[error("the key of `{principal}` may not sign for `{namespace}` (line {line} of `{path}`)")]
+    /// The key is not allowed to sign this.
+    #[error("the key of `{principal}` is not allowed to sign for `{namespace}` (line {line} of `{path}`)")]
     NotAllowed {
-        /// Whose.
+        /// Its owner.
         principal: String,
-        /// For what it was used.
+        /// The namespace it was used for.
         namespace: &'static str,
-        /// The file of signers.
+        /// The signers file.
         path: PathBuf,
         /// The line.
         line: usize,
     },
-    /// The key does not count yet, or did not when it was used.
-    #[error("the key of `{principal}` is valid from {after} on, and was used at {at}")]
+    /// The key is not valid yet, or was not when it was used.
+    #[error("the key of `{principal}` is valid from {after}, and it was used at {at}")]
     NotYetValid {
-        /// Whose.
+        /// Its owner.
         principal: String,
-        /// From when on it counts.
+        /// The start of its validity.
         after: Timestamp,
-        /// The time that is asked for.
+        /// The time that was checked.
         at: Timestamp,
     },
-    /// The key counts no more.
-    #[error("the key of `{principal}` was valid until {before}, and it is used at {at}")]
+    /// The key is no longer valid.
+    #[error("the key of `{principal}` was valid until {before}, and it was used at {at}")]
     ExpiredKey {
-        /// Whose.
+        /// Its owner.
         principal: String,
-        /// Until when it counted.
+        /// The end of its validity.
         before: Timestamp,
-        /// The time that is asked for.
+        /// The time that was checked.
         at: Timestamp,
     },
-    /// The bytes are not those that were signed.
-    #[error("the signature by {fingerprint} is not one of these bytes")]
+    /// The content is not what was signed.
+    #[error("the signature by {fingerprint} does not match the signed content")]
     BadSignature {
-        /// The key that it claims.
+        /// The key that the signature names.
         fingerprint: String,
     },
     /// Too few people signed.
-    #[error("{have} of {need} signatures count{by}{why}", by = by(whom), why = why(refused))]
+    #[error("{have} of {need} required signatures are valid{by}{why}", by = by(whom), why = why(refused))]
     TooFew {
-        /// How many people did.
+        /// The number of accepted signers.
         have: usize,
-        /// How many must.
+        /// The required number.
         need: usize,
-        /// Who did.
+        /// The accepted signers.
         whom: Vec<String>,
-        /// What is wrong with the others, by file.
+        /// Why the others are not accepted, by file.
         refused: Vec<String>,
     },
-    /// An OpenPGP signature, and no OpenPGP keys.
+    /// An OpenPGP signature, but no OpenPGP keys.
     #[error("the commit has an OpenPGP signature, and `trust.openpgp_keyring` is not set")]
     NoKeyring,
     /// No program to check OpenPGP signatures.
-    #[error("the commit has an OpenPGP signature, and the program `gpgv` is not there")]
+    #[error("the commit has an OpenPGP signature, and the program `gpgv` is not installed")]
     NoGpgv,
-    /// `gpgv` could not be asked.
-    #[error("cannot ask `gpgv` about the OpenPGP signature")]
+    /// `gpgv` could not be run.
+    #[error("cannot run `gpgv` to check the OpenPGP signature")]
     Gpgv {
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
     /// `gpgv` took too long.
     #[error("`gpgv` did not answer within {seconds} s")]
     GpgvTimeout {
-        /// How long it was given.
+        /// The time limit.
         seconds: u64,
     },
-    /// The OpenPGP signature does not count.
+    /// The OpenPGP signature is not accepted.
     #[error("the OpenPGP signature is refused: {why}")]
     OpenPgp {
         /// Why.
@@ -185,7 +185,7 @@ fn why(refused: &[String]) -> String {
 }
 
 impl SignatureError {
-    /// One word for it, for records and metrics.
+    /// The cause as one word, for records and metrics.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -214,21 +214,21 @@ impl SignatureError {
         }
     }
 
-    /// A way out.
+    /// How to fix it.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
             Self::NoSigners { path } => format!(
-                "write one line a signer into `{}`: alice@example.org ssh-ed25519 AAAA…",
+                "write one line per signer into `{}`: alice@example.org ssh-ed25519 AAAA…",
                 path.display()
             ),
-            Self::Unreadable { .. } => "give the agent the right to read it".into(),
+            Self::Unreadable { .. } => "allow the agent to read the file".into(),
             Self::Unsafe { path, .. } => {
                 format!("chown root {0}; chmod go-w {0}", path.display())
             }
-            Self::Line { .. } => "mend or remove the line; until then no signature counts".into(),
+            Self::Line { .. } => "fix or remove the line; until then no signature is accepted".into(),
             Self::BinaryRevocations { .. } => {
-                "list the keys as text: a public key a line, or its SHA256: fingerprint".into()
+                "list the keys as text, one per line: a public key or its SHA256: fingerprint".into()
             }
             Self::Unsigned { what: "commit" } => {
                 "sign it and push again: git commit --amend --no-edit -S".into()
@@ -237,11 +237,11 @@ impl SignatureError {
                 "publish it with a signature: zagent release publish --key FILE".into()
             }
             Self::Unsigned { .. } | Self::TooFew { .. } => {
-                "let more people sign the manifest: zagent manifest sign --key FILE --as NAME".into()
+                "get more signatures on the manifest: zagent manifest sign --key FILE --as NAME".into()
             }
-            Self::Several => "commit anew with one signature: git commit --amend --no-edit -S".into(),
+            Self::Several => "commit again with one signature: git commit --amend --no-edit -S".into(),
             Self::Malformed { .. } | Self::BadSignature { .. } => {
-                "sign it again; if nobody changed it on purpose, find out who did".into()
+                "sign it again; if nobody changed it on purpose, find out who changed it".into()
             }
             Self::Certificate { .. } => "sign with a plain key, and list that key".into(),
             Self::Weak { .. } => "sign with an Ed25519 key: ssh-keygen -t ed25519".into(),
@@ -252,8 +252,10 @@ impl SignatureError {
                 format!("if you know whose key it is, add it to `{}` on the nodes", path.display())
             }
             Self::Revoked { .. } => "sign it again with a key that was not revoked".into(),
-            Self::NotAllowed { .. } => "sign with another key, or add to `namespaces` of its line".into(),
-            Self::NotYetValid { .. } => "look at the clocks of signer and node, or at `valid-after`".into(),
+            Self::NotAllowed { .. } => "sign with another key, or extend `namespaces` on that line".into(),
+            Self::NotYetValid { .. } => {
+                "check the clocks of the signer and the node, and `valid-after`".into()
+            }
             Self::ExpiredKey { .. } => "sign it again with a key that is valid".into(),
             Self::NoKeyring => {
                 "sign with SSH (git config gpg.format ssh), or set `trust.openpgp_keyring` to a file made by \
@@ -262,7 +264,7 @@ impl SignatureError {
             }
             Self::NoGpgv => "install the package gpgv, or sign with SSH (git config gpg.format ssh)".into(),
             Self::Gpgv { .. } | Self::GpgvTimeout { .. } => "run `gpgv --version` on the node".into(),
-            Self::OpenPgp { .. } => "sign it again with a key of the keyring that is valid".into(),
+            Self::OpenPgp { .. } => "sign it again with a valid key from the keyring".into(),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A commit or a manifest and its signatures in, who signed it out.
+//! A commit or a manifest and its signatures in, its signers out.
 //!
-//! Law: fail closed. A file of signers with a line that cannot be read is refused whole, a key counts only for what its
-//! line allows and only while it is valid, and a signature is believed only over the very bytes it was made for.
+//! Law: fail closed. A signers file with an unreadable line is refused as a whole, a key is valid only for what its
+//! line allows and only during its validity, and a signature is accepted only for exactly the bytes it was made for.
 
 mod allowed_signers;
 mod commit;
@@ -30,25 +30,25 @@ use self::revoked_keys::RevokedKeys;
 pub use self::sign::{SignError, sign};
 use self::ssh::SshSignature;
 
-/// The namespace of Git's signatures of commits.
+/// The namespace of Git commit signatures.
 pub const COMMIT_NAMESPACE: &str = "git";
-/// The namespace of signatures of a manifest.
+/// The namespace of manifest signatures.
 pub const MANIFEST_NAMESPACE: &str = "zagent-manifest";
-/// The namespace of signatures of what a node says about itself.
+/// The namespace of node report signatures.
 pub const REPORT_NAMESPACE: &str = "zagent-report";
-/// The namespace of signatures of a release.
+/// The namespace of release signatures.
 pub const RELEASE_NAMESPACE: &str = "zagent-release";
-/// Signatures of one thing that are looked at.
+/// Maximum number of signatures that are checked per object.
 const MAX_SIGNATURES: usize = 256;
 
-/// Who signed.
+/// The signer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signer {
     /// The principals of the line in `allowed_signers`, or the user id of an OpenPGP key.
     pub principal: String,
     /// `SHA256:…` of an SSH key, the hex digits of an OpenPGP key.
     pub fingerprint: String,
-    /// How.
+    /// The type of key.
     pub scheme: SignatureScheme,
 }
 
@@ -62,7 +62,7 @@ pub enum SignatureScheme {
     OpenPgp,
 }
 
-/// Keys whose signatures count.
+/// Keys whose signatures are accepted.
 #[derive(Debug)]
 pub struct AllowedSigners {
     path: PathBuf,
@@ -72,15 +72,15 @@ pub struct AllowedSigners {
 }
 
 impl AllowedSigners {
-    /// Reads the files that the settings name; times without a zone are those of this system.
+    /// Reads the files from the settings; times without a zone are in the zone of this system.
     ///
     /// # Errors
-    /// Fails when a file is missing, may be written by others, or has a line that cannot be read.
+    /// Fails when a file is missing, is writable by others, or has a line that cannot be read.
     pub fn read(trust: &settings::TrustSettings) -> Result<Self, SignatureError> {
         Self::read_with_zone(trust, &TimeZone::system())
     }
 
-    /// The same, with the zone of times that name none.
+    /// The same, with a given zone for times without one.
     ///
     /// # Errors
     /// As [`AllowedSigners::read_text`].
@@ -88,7 +88,7 @@ impl AllowedSigners {
         let path = &trust.allowed_signers;
         let lines = match trusted_file::read_text(path) {
             Ok(text) => allowed_signers::parse_file(path, &text, zone)?,
-            // With OpenPGP keys alone there need be no SSH keys.
+            // With OpenPGP keys, SSH keys are optional.
             Err(SignatureError::NoSigners { .. }) if trust.openpgp_keyring.is_some() => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -100,7 +100,7 @@ impl AllowedSigners {
         Ok(Self { path: path.clone(), lines, revoked, keyring: trust.openpgp_keyring.clone() })
     }
 
-    /// Reads one file in the form of `allowed_signers`; times without a zone are those of this system.
+    /// Reads one file in the `allowed_signers` format; times without a zone are in the zone of this system.
     ///
     /// # Errors
     /// As [`AllowedSigners::read_text`].
@@ -112,7 +112,7 @@ impl AllowedSigners {
         Ok(Self { path: path.into(), lines, revoked: RevokedKeys::default(), keyring: None })
     }
 
-    /// Who signed a report, when that is a key of this node.
+    /// The signer of a report, if it is a key of this node.
     ///
     /// # Errors
     /// Fails when it is not signed by a key whose line names the node.
@@ -146,10 +146,10 @@ impl AllowedSigners {
         Err(why)
     }
 
-    /// Who signed a commit; `bytes` is the raw object, which the caller has hashed against its id.
+    /// The signer of a commit; `bytes` is the raw object, which the caller has checked against its id.
     ///
     /// # Errors
-    /// Fails when nobody did whose signature counts, now and at the time of the commit.
+    /// Fails when no accepted key signed it, valid now and at the time of the commit.
     pub fn verify_commit(&self, bytes: &[u8], now: Timestamp) -> Result<Signer, SignatureError> {
         let commit = commit::parse_commit(bytes)?;
         if openpgp::is_armoured(&commit.signature) {
@@ -160,10 +160,10 @@ impl AllowedSigners {
             .map(|line| line.signer(&signature_block))
     }
 
-    /// Who signed a manifest: one signer a person, at least `threshold` of them. `signatures` are files by name.
+    /// The signers of a manifest: one per person, at least `threshold` of them. `signatures` are files by name.
     ///
     /// # Errors
-    /// Fails when fewer did; it names what is wrong with each of the others.
+    /// Fails when there are fewer; the error says why each of the others is not accepted.
     pub fn verify_manifest(
         &self,
         manifest: &[u8],
@@ -177,7 +177,7 @@ impl AllowedSigners {
         self.verify_threshold(MANIFEST_NAMESPACE, manifest, signatures, threshold, now)
     }
 
-    /// Who signed the text that describes a release. `armoured` holds one signature or several, one after the other.
+    /// The signers of the text that describes a release. `armoured` contains one signature or several in sequence.
     ///
     /// # Errors
     /// As [`AllowedSigners::verify_manifest`].
@@ -199,7 +199,7 @@ impl AllowedSigners {
         self.verify_threshold(RELEASE_NAMESPACE, text, &signatures, threshold, now)
     }
 
-    /// Who signed a message: one signer a person, at least `threshold` of them.
+    /// The signers of a message: one per person, at least `threshold` of them.
     fn verify_threshold(
         &self,
         namespace: &'static str,
@@ -224,7 +224,7 @@ impl AllowedSigners {
         let need = threshold.max(1);
         match (people.len() >= need, people.is_empty() && need == 1, refused.len()) {
             (true, ..) => Ok(people),
-            // With one signature its own fault says more than a count.
+            // With one signature, its own error is more useful than a count.
             (false, true, 1) => Err(refused.swap_remove(0).1),
             _ => Err(SignatureError::TooFew {
                 have: people.len(),
@@ -235,7 +235,7 @@ impl AllowedSigners {
         }
     }
 
-    /// The line that lets this signature count at all these times.
+    /// The line that makes this signature valid at all these times.
     fn verify_ssh(
         &self,
         signature_block: &SshSignature,
@@ -264,10 +264,10 @@ impl AllowedSigners {
     }
 }
 
-/// The key that a signature of a report was made with, as a line of OpenSSH; nobody says whose it is.
+/// The key that made a report signature, as an OpenSSH line; its owner is not checked.
 ///
 /// # Errors
-/// Fails when it is no signature of this message for [`REPORT_NAMESPACE`].
+/// Fails when it is not a signature of this message for [`REPORT_NAMESPACE`].
 pub fn report_key(message: &[u8], signature: &[u8]) -> Result<String, SignatureError> {
     let signature_block = SshSignature::read(signature)?;
     signature_block.check_policy(REPORT_NAMESPACE)?;
@@ -277,7 +277,7 @@ pub fn report_key(message: &[u8], signature: &[u8]) -> Result<String, SignatureE
     ssh_key::PublicKey::from(signature_block.key().clone()).to_openssh().map_err(unreadable)
 }
 
-/// One signer a person: keys whose lines name the same one are one.
+/// One signer per person: keys whose lines name the same person count once.
 fn distinct_signers(good: Vec<(&SignerLine, Signer)>) -> Vec<Signer> {
     let mut seen: Vec<(Vec<&SignerLine>, Signer)> = Vec::new();
     let mut keys = BTreeSet::new();
@@ -285,7 +285,7 @@ fn distinct_signers(good: Vec<(&SignerLine, Signer)>) -> Vec<Signer> {
         if !keys.insert(signer.fingerprint.clone()) {
             continue;
         }
-        // A line that names two people of before makes one of them.
+        // A line that names two earlier people makes them one person.
         let (same, rest): (Vec<_>, Vec<_>) =
             seen.into_iter().partition(|(lines, _)| lines.iter().any(|known| known.shares_principal(line)));
         seen = rest;

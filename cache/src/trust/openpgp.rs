@@ -1,7 +1,7 @@
-//! An OpenPGP signature and what was signed in, the verdict of `gpgv` out.
+//! An OpenPGP signature and the signed bytes in, the verdict of `gpgv` out.
 //!
-//! Law: only the keyring of the settings counts, whatever the user's own GnuPG knows; exactly one good and valid signature
-//! is one, and every other word of `gpgv` is a refusal.
+//! Law: only the keyring in the settings is used, never the user's own GnuPG; exactly one good and valid signature is
+//! accepted, and every other result of `gpgv` is a refusal.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ const BEGIN: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
 const ARMOURED_KEYS: &[u8] = b"-----BEGIN PGP PUBLIC KEY BLOCK-----";
 /// How long `gpgv` may take.
 const GPGV_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of what it says.
+/// Maximum bytes of its output.
 const MAX_OUTPUT: u64 = 64 << 10;
 /// MD5, SHA-1 and RIPEMD-160, by their numbers in RFC 4880.
 const WEAK_HASHES: [&str; 3] = ["1", "2", "3"];
@@ -27,7 +27,7 @@ pub(super) fn is_armoured(signature: &[u8]) -> bool {
     signature.starts_with(BEGIN)
 }
 
-/// Who signed the payload, by a key of the keyring.
+/// The signer of the payload, with a key from the keyring.
 pub(super) fn verify(keyring: &Path, signature: &[u8], payload: &[u8]) -> Result<Signer, SignatureError> {
     verify_with(PROGRAM, GPGV_TIMEOUT, keyring, signature, payload)
 }
@@ -39,7 +39,7 @@ fn verify_with(
     signature: &[u8],
     payload: &[u8],
 ) -> Result<Signer, SignatureError> {
-    // gpgv opens it by itself; here it is seen whether others could have written it, and whether gpgv can read it.
+    // gpgv opens the file itself; this checks whether others could have written it, and whether gpgv can read it.
     let known = trusted_file::read_bytes(keyring).map_err(|error| match error {
         SignatureError::NoSigners { path } => {
             SignatureError::Unreadable { path, source: ErrorKind::NotFound.into() }
@@ -74,7 +74,7 @@ fn verify_with(
     parse_status(&String::from_utf8_lossy(&said), fine)
 }
 
-/// What the program says until it ends; when it takes too long, it is ended with all it has started.
+/// The output of the program until it exits; after the time limit, it is killed with all its children.
 fn wait_for_output(mut child: Child, limit: Duration) -> Result<(Vec<u8>, bool), SignatureError> {
     let failed = |source| SignatureError::Gpgv { source };
     let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
@@ -83,7 +83,7 @@ fn wait_for_output(mut child: Child, limit: Duration) -> Result<(Vec<u8>, bool),
         let mut said = Vec::new();
         let read = child.stdout.take().map_or(Ok(0), |out| out.take(MAX_OUTPUT).read_to_end(&mut said));
         let ended = read.and_then(|_| child.wait());
-        // Nobody listens after the limit; the child is reaped all the same.
+        // There is no listener after the limit; the child is still reaped.
         let _ = done.send(ended.map(|status| (said, status.success())));
     });
     match wait.recv_timeout(limit) {
@@ -109,7 +109,7 @@ fn parse_status(said: &str, fine: bool) -> Result<Signer, SignatureError> {
         match word {
             "GOODSIG" => good.push(rest),
             "VALIDSIG" => valid.push(rest),
-            "BADSIG" => return refuse(&format!("it is not one of these bytes (key {})", who())),
+            "BADSIG" => return refuse(&format!("it does not match the signed content (key {})", who())),
             "EXPSIG" => return refuse(&format!("the signature itself has expired (key {})", who())),
             "EXPKEYSIG" => return refuse(&format!("the key {} has expired", who())),
             "REVKEYSIG" => return refuse(&format!("the key {} was revoked by its owner", who())),
@@ -122,7 +122,7 @@ fn parse_status(said: &str, fine: bool) -> Result<Signer, SignatureError> {
         }
     }
     let ([good], [valid]) = (good.as_slice(), valid.as_slice()) else {
-        return refuse("gpgv does not call it one good and valid signature");
+        return refuse("gpgv does not report exactly one good and valid signature");
     };
     if !fine {
         return refuse("gpgv failed");
@@ -130,10 +130,10 @@ fn parse_status(said: &str, fine: bool) -> Result<Signer, SignatureError> {
     let fields: Vec<&str> = valid.split(' ').collect();
     let is_key = |text: &str| (40..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
     let (Some(hash), Some(class), Some(primary)) = (fields.get(7), fields.get(8), fields.get(9)) else {
-        return refuse("gpgv does not say by which key");
+        return refuse("gpgv does not report which key made it");
     };
     if !is_key(primary) || !matches!(*class, "00" | "01") {
-        return refuse("it is no signature of a document");
+        return refuse("it is not a document signature");
     }
     if WEAK_HASHES.contains(hash) {
         return refuse("it was made with a digest that can be forged (MD5, SHA-1 or RIPEMD-160)");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_good_and_valid_signature_counts() {
+    fn only_one_good_and_valid_signature_is_accepted() {
         let good = "[GNUPG:] NEWSIG\n[GNUPG:] GOODSIG 89ABCDEF01234567 Alice <a@example.org>\n";
         let signer = parse_status(&format!("{good}{}", valid("8", "00")), true).unwrap();
         assert_eq!((signer.principal.as_str(), signer.fingerprint.as_str()), ("Alice <a@example.org>", KEY));
@@ -173,11 +173,11 @@ mod tests {
             (format!("{good}[GNUPG:] EXPKEYSIG K u\n{}", valid("8", "00")), true, "expired"),
             (format!("{good}[GNUPG:] REVKEYSIG K u\n{}", valid("8", "00")), true, "revoked"),
             (format!("{good}[GNUPG:] EXPSIG K u\n{}", valid("8", "00")), true, "expired"),
-            (format!("{good}[GNUPG:] BADSIG K u\n{}", valid("8", "00")), true, "these bytes"),
+            (format!("{good}[GNUPG:] BADSIG K u\n{}", valid("8", "00")), true, "signed content"),
             ("[GNUPG:] ERRSIG K 1 8 00 1 9 F\n".into(), false, "not in the keyring"),
             ("[GNUPG:] ERRSIG K 1 8 00 1 4 F\n".into(), false, "cannot be checked"),
             ("[GNUPG:] NODATA 4\n".into(), false, "no signature"),
-            (format!("{good}[GNUPG:] VALIDSIG {KEY}\n"), true, "by which key"),
+            (format!("{good}[GNUPG:] VALIDSIG {KEY}\n"), true, "which key"),
             (String::new(), true, "one good"),
         ] {
             let error = parse_status(&said, fine).unwrap_err().to_string();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_or_hangs_is_told() {
+    fn a_missing_or_hanging_program_is_reported() {
         let keyring = tempfile::NamedTempFile::new().unwrap();
         let ask = |program: &str, limit| verify_with(program, limit, keyring.path(), b"", b"").unwrap_err();
         assert!(matches!(ask("no-such-gpgv", GPGV_TIMEOUT), SignatureError::NoGpgv));

@@ -1,6 +1,6 @@
-//! OpenSSH's lists of patterns: `*` and `?`, commas between, `!` before what is not meant.
+//! OpenSSH pattern lists: `*` and `?`, separated by commas, `!` for exclusions.
 
-/// True when the list means the name: some pattern does, and none with `!`.
+/// True when the list matches the name: one pattern does, and none with `!`.
 pub(super) fn list_matches(list: &str, name: &str) -> bool {
     let mut found = false;
     for pattern in list.split(',') {
@@ -13,7 +13,7 @@ pub(super) fn list_matches(list: &str, name: &str) -> bool {
     found
 }
 
-/// True when a pattern means a name; linear but for the last star, as with every pattern of stars.
+/// True when a pattern matches a name; linear except for the last star.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
@@ -40,7 +40,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// True when nothing in it stands for more than itself.
+/// True when the text contains no wildcard.
 pub(super) fn is_plain(pattern: &str) -> bool {
     !pattern.contains(['*', '?'])
 }

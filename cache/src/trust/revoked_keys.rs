@@ -1,4 +1,4 @@
-//! A file of keys that count no more in, whether a key is one of them out.
+//! A file of revoked keys in, whether a key is revoked out.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use ssh_key::{Fingerprint, HashAlg};
 use super::allowed_signers::parse_key;
 use super::{SignatureError, trusted_file};
 
-/// How OpenSSH's binary lists begin.
+/// The start of OpenSSH's binary lists.
 const BINARY: &[u8] = b"SSHKRL\n\0";
 
-/// Keys that count no more.
+/// Revoked keys.
 #[derive(Debug, Default)]
 pub(super) struct RevokedKeys {
     path: PathBuf,
@@ -19,10 +19,10 @@ pub(super) struct RevokedKeys {
 }
 
 impl RevokedKeys {
-    /// Reads a file: a public key a line, or its `SHA256:` fingerprint.
+    /// Reads a file: one public key per line, or its `SHA256:` fingerprint.
     pub(super) fn read(path: &Path) -> Result<Self, SignatureError> {
         let missing = |error| match error {
-            // Without the file nobody knows who was revoked.
+            // Without the file, the revoked keys are unknown.
             SignatureError::NoSigners { path } => {
                 SignatureError::Unreadable { path, source: std::io::ErrorKind::NotFound.into() }
             }
@@ -54,7 +54,7 @@ fn parse_fingerprint(line: &str) -> Result<Option<Fingerprint>, String> {
     }
     let first = line.split_whitespace().next().unwrap_or_default();
     if first.starts_with("SHA256:") {
-        let read = first.parse().map_err(|_| "the fingerprint is not the SHA256: one of a key".to_owned());
+        let read = first.parse().map_err(|_| "this is not a SHA256: key fingerprint".to_owned());
         return read.map(Some);
     }
     parse_key(line).map(|key| Some(key.fingerprint(HashAlg::Sha256)))

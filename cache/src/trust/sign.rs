@@ -1,7 +1,7 @@
 //! A key and a message in, an armoured SSH signature out.
 //!
-//! Law: a plain Ed25519 or ECDSA key signs here. Keys in an agent, on hardware or behind a passphrase, and RSA keys, whose
-//! use in this process could leak them, are left to `ssh-keygen`, which may ask its user.
+//! Law: zagent itself signs with an unencrypted Ed25519 or ECDSA key. Keys in an agent, on hardware or with a
+//! passphrase, and RSA keys, which this process could leak, are left to `ssh-keygen`, which may prompt its user.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey};
 
 const PROGRAM: &str = "ssh-keygen";
-/// Bytes of a file with a key.
+/// Maximum bytes of a key file.
 const MAX_KEY: u64 = 64 << 10;
 
-/// Why nothing was signed.
+/// Why signing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
     /// The key cannot be read.
@@ -21,7 +21,7 @@ pub enum SignError {
     Key {
         /// The key.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
@@ -35,14 +35,14 @@ pub enum SignError {
         source: ssh_key::Error,
     },
     /// `ssh-keygen` cannot be started.
-    #[error("cannot run `ssh-keygen`, which signs with keys of this kind")]
+    #[error("cannot run `ssh-keygen`, which is needed for this type of key")]
     Program {
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
     /// `ssh-keygen` did not sign.
-    #[error("`ssh-keygen` did not sign with `{path}`; it said why above")]
+    #[error("`ssh-keygen` did not sign with `{path}`; see its message above")]
     Declined {
         /// The key.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub fn sign(key: &Path, namespace: &str, message: &[u8]) -> Result<String, SignE
             let signature = private.sign(namespace, HashAlg::Sha512, message).map_err(refused)?;
             signature.to_pem(LineEnding::LF).map_err(refused)
         }
-        // Old formats and public keys are no business of the library.
+        // The library does not handle old formats and public keys.
         _ => sign_with_keygen(key, namespace, message),
     }
 }
@@ -75,7 +75,7 @@ fn can_sign_natively(key: &PrivateKey) -> bool {
     !key.is_encrypted() && matches!(key.algorithm(), Algorithm::Ed25519 | Algorithm::Ecdsa { .. })
 }
 
-/// Lets `ssh-keygen` sign. It keeps the terminal, for it may ask for a passphrase or a touch.
+/// Signs with `ssh-keygen`. It keeps the terminal, because it may ask for a passphrase or a touch.
 fn sign_with_keygen(key: &Path, namespace: &str, message: &[u8]) -> Result<String, SignError> {
     let failed = |source| SignError::Program { source };
     let mut command = Command::new(PROGRAM);

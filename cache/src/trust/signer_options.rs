@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// What a line says about its key.
+/// The options of a key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SignerOptions {
     pub(super) authority: bool,
@@ -14,7 +14,7 @@ pub(super) struct SignerOptions {
 }
 
 impl SignerOptions {
-    /// Reads the options that `text` starts with; gives what follows them.
+    /// Reads the options at the start of `text`; returns the rest.
     pub(super) fn parse<'t>(text: &'t str, zone: &TimeZone) -> Result<(Self, &'t str), String> {
         let mut found = Self::default();
         let mut rest = text;
@@ -26,8 +26,8 @@ impl SignerOptions {
                 }
                 Some(more) => rest = more,
                 None if rest.starts_with([' ', '\t']) => break,
-                None if rest.is_empty() => return Err("the line ends before a key".into()),
-                None => return Err("an option is followed by a comma or a blank".into()),
+                None if rest.is_empty() => return Err("the line has no key".into()),
+                None => return Err("separate options with a comma, and end them with a blank".into()),
             }
         }
         if let (Some(after), Some(before)) = (found.after, found.before)
@@ -49,19 +49,19 @@ impl SignerOptions {
         if !matches!(lower.as_str(), "namespaces" | "valid-after" | "valid-before") || !rest.starts_with('=')
         {
             let shown: String = name.chars().take(40).collect();
-            return Err(format!("there is neither a key nor an option `{shown}`"));
+            return Err(format!("`{shown}` is neither a key nor an option"));
         }
-        let (value, rest) = dequote(&rest[1..]).ok_or(format!("the value of `{lower}` stands in quotes"))?;
+        let (value, rest) = dequote(&rest[1..]).ok_or(format!("the value of `{lower}` must be in quotes"))?;
         let twice = match lower.as_str() {
             "namespaces" => self.namespaces.replace(value).is_some(),
             "valid-after" => self.after.replace(parse_time(&value, zone)?).is_some(),
             _ => self.before.replace(parse_time(&value, zone)?).is_some(),
         };
-        if twice { Err(format!("`{lower}` stands there twice")) } else { Ok(rest) }
+        if twice { Err(format!("`{lower}` appears twice")) } else { Ok(rest) }
     }
 }
 
-/// A text in double quotes, with `\"` for a quote; and what follows it.
+/// A text in double quotes, with `\"` for a quote; and the rest.
 fn dequote(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut value = String::new();
@@ -79,13 +79,17 @@ fn dequote(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS`, in UTC with a `Z` or `UTC` behind, else in the zone.
+/// `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS`, in UTC with a trailing `Z` or `UTC`, else in the zone.
 fn parse_time(text: &str, zone: &TimeZone) -> Result<Timestamp, String> {
     let upper = text.to_ascii_uppercase();
     let utc = upper.strip_suffix('Z').or_else(|| upper.strip_suffix("UTC"));
     let digits = utc.unwrap_or(&upper);
-    let bad =
-        || format!("`{}` is no time such as 20300131, 203001311200 or 20300131120000Z", text.escape_debug());
+    let bad = || {
+        format!(
+            "`{}` is not a time; write it as 20300131, 203001311200 or 20300131120000Z",
+            text.escape_debug()
+        )
+    };
     if !matches!(digits.len(), 8 | 12 | 14) || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad());
     }

@@ -1,4 +1,4 @@
-//! An armoured SSH signature in, its verdict over a message out.
+//! An armoured SSH signature in, the verdict for a message out.
 
 use base64::Engine;
 use ssh_key::public::KeyData;
@@ -8,16 +8,16 @@ use super::SignatureError;
 
 const BEGIN: &str = "-----BEGIN SSH SIGNATURE-----";
 pub(super) const END: &str = "-----END SSH SIGNATURE-----";
-/// Bytes of an armoured signature; one by the largest RSA key has a tenth of it.
+/// Maximum bytes of an armoured signature; the largest RSA key needs a tenth of it.
 const MAX_BYTES: usize = 32 << 10;
-/// Bits of an RSA key: what is shorter can be broken, what is longer is not verified by the library.
+/// Bits of an RSA key: shorter keys can be broken, longer ones are not supported by the library.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
-/// That somebody touched the security key.
+/// The flag that someone touched the security key.
 const USER_PRESENT: u8 = 1;
-/// Bytes behind the signature of a security key: flags and a counter.
+/// Bytes after the signature of a security key: flags and a counter.
 const TRAILER: usize = 5;
 
-/// A signature as it was read, not yet believed.
+/// A parsed signature, not verified yet.
 pub(super) struct SshSignature(SshSig);
 
 fn malformed(why: impl Into<String>) -> SignatureError {
@@ -65,7 +65,7 @@ impl SshSignature {
         self.key().fingerprint(HashAlg::Sha256).to_string()
     }
 
-    /// Judges what can be judged without the message.
+    /// Checks everything that does not need the message.
     pub(super) fn check_policy(&self, namespace: &'static str) -> Result<(), SignatureError> {
         check_key_strength(self.key()).map_err(weak_error)?;
         if self.0.namespace() != namespace {
@@ -78,7 +78,7 @@ impl SshSignature {
         };
         if !fits {
             return Err(weak_error(format!(
-                "its algorithm `{}` does not go with a key of type `{}`",
+                "its algorithm `{}` does not match a key of type `{}`",
                 self.0.algorithm().as_str(),
                 self.key().algorithm().as_str()
             )));
@@ -86,7 +86,8 @@ impl SshSignature {
         self.check_user_presence()
     }
 
-    /// A security key says whether somebody touched it. A program on the signer's machine must not do without.
+    /// A security key reports whether someone touched it. A program on the signer's machine must not sign without a
+    /// touch.
     fn check_user_presence(&self) -> Result<(), SignatureError> {
         if !matches!(self.key(), KeyData::SkEd25519(_) | KeyData::SkEcdsaSha2NistP256(_)) {
             return Ok(());
@@ -110,7 +111,7 @@ fn weak_error(why: String) -> SignatureError {
     SignatureError::Weak { why }
 }
 
-/// Why a key cannot count; the words name its type.
+/// Why a key cannot be accepted; the text names its type.
 pub(super) fn check_key_strength(key: &KeyData) -> Result<(), String> {
     match key {
         KeyData::Ed25519(_) | KeyData::SkEd25519(_) | KeyData::SkEcdsaSha2NistP256(_) => Ok(()),
@@ -127,14 +128,14 @@ pub(super) fn check_key_strength(key: &KeyData) -> Result<(), String> {
                 Ok(())
             } else {
                 let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
-                Err(format!("RSA keys have {least} to {most} bits here, this one has {bits}"))
+                Err(format!("RSA keys must have {least} to {most} bits, and this one has {bits}"))
             }
         }
         other => Err(format!("keys of the type `{}` are not supported", other.algorithm().as_str())),
     }
 }
 
-/// The refusal of a certificate, when the signature names one: version and key follow the magic word.
+/// The refusal of a certificate, if the signature names one: version and key follow the magic word.
 fn certificate_error(text: &str) -> Option<SignatureError> {
     let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
     let bytes = base64::engine::general_purpose::STANDARD.decode(body.trim()).ok()?;

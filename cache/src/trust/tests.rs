@@ -1,4 +1,4 @@
-//! What no file and no signature may do, whatever they hold: panic, hang, or count.
+//! What no file and no signature may cause, whatever its content: a panic, a hang, or acceptance.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{AllowedSigners, RevokedKeys, commit};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIoRo0kCw/9bPZRVGWqyEnQzxGgoU3CvV5yl8O9QwtxY";
 
-/// Words that lines are made of.
+/// Words for generated lines.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(KEY.to_owned()),
@@ -27,11 +27,11 @@ fn word() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_file_of_signers_panics(lines in prop::collection::vec(prop::collection::vec(word(), 0..5), 0..5)) {
+    fn no_signers_file_panics(lines in prop::collection::vec(prop::collection::vec(word(), 0..5), 0..5)) {
         let text = lines.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("\n");
         let read = allowed_signers::parse_file(Path::new("allowed_signers"), &text, &TimeZone::UTC);
         if let Ok(read) = read {
-            // A line counts once, and every line that counts names its key.
+            // A line counts once, and every accepted line has its key.
             prop_assert!(read.len() <= text.lines().count());
             prop_assert!(read.is_empty() || text.contains("AAAAC3NzaC1lZDI1NTE5"));
         }

@@ -1,6 +1,7 @@
-//! A file of keys in, its text out.
+//! A key file in, its text out.
 //!
-//! Law: who could write the file could sign, so a file that anybody but root and the agent's own user may write is refused.
+//! Law: a user who can write the file can sign, so a file that is writable by anyone but root and the agent's own user
+//! is refused.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
@@ -9,16 +10,16 @@ use std::path::Path;
 
 use super::SignatureError;
 
-/// Bytes of a file of keys.
+/// Maximum bytes of a key file.
 const MAX_BYTES: u64 = 4 << 20;
-/// The bit that lets only owners remove what is in a directory.
+/// The sticky bit: only owners can remove entries of a directory.
 const STICKY: u32 = 0o1000;
 
-/// The bytes of a file that only root or the agent's own user can have written.
+/// The content of a file that only root or the agent's own user can have written.
 pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, SignatureError> {
     let unreadable = |source| SignatureError::Unreadable { path: path.into(), source };
     let distrust = |why: String| SignatureError::Unsafe { path: path.into(), why };
-    // A pipe by that name must not hold the agent up.
+    // A named pipe must not block the agent.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(nonblock).open(path).map_err(|error| {
         if error.kind() == ErrorKind::NotFound {
@@ -29,7 +30,7 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, SignatureError> {
     })?;
     let meta = file.metadata().map_err(unreadable)?;
     if !meta.is_file() {
-        return Err(distrust("it is no file".into()));
+        return Err(distrust("it is not a regular file".into()));
     }
     if let Some(why) = others_may_write(&meta) {
         return Err(distrust(why));
@@ -54,7 +55,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, SignatureError> {
     decode_text(path, read_bytes(path)?)
 }
 
-/// The text of such bytes; the first line that is none is named.
+/// The text of these bytes; the error names the first line that is not UTF-8.
 pub(super) fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, SignatureError> {
     let not_text = |error: std::string::FromUtf8Error| {
         let bytes = error.as_bytes();
@@ -67,7 +68,7 @@ pub(super) fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, Signatu
 fn others_may_write(meta: &Metadata) -> Option<String> {
     let own = rustix::process::geteuid().as_raw();
     if meta.uid() != 0 && meta.uid() != own {
-        return Some(format!("it belongs to user {}, neither to root nor to the agent", meta.uid()));
+        return Some(format!("it belongs to user {}; it must belong to root or to the agent", meta.uid()));
     }
     let mode = meta.mode() & 0o7777;
     (mode & 0o022 != 0).then(|| format!("its mode {mode:04o} lets others write it"))

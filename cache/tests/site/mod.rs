@@ -1,4 +1,4 @@
-//! A node's cache in a directory of its own, and the proofs that suites hand to it.
+//! A node's cache in its own directory, and the proofs that test suites give to it.
 
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
@@ -14,7 +14,7 @@ use zagent_cache::{
 use zagent_config::paths::Paths;
 use zagent_config::settings::{ManifestRule, RequiredSignatures, SourceSettings, TrustSettings};
 
-/// The time that proofs are made at.
+/// The time of the proofs.
 pub(crate) const NOW: i64 = 1_700_000_000;
 
 /// A cache below a directory.
@@ -26,7 +26,7 @@ pub(crate) struct CacheSite {
 }
 
 impl CacheSite {
-    /// In a directory that goes away with it.
+    /// In a directory that is removed with it.
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let site = Self::at(&dir.path().join("root"));
@@ -58,19 +58,19 @@ impl CacheSite {
         self.cache.stage_tree(&tree)
     }
 
-    /// Takes a commit with the usual proof.
+    /// Accepts a commit with the usual proof.
     pub(crate) fn publish(&self, repository: &Path, commit: &str) -> Result<Generation, CacheError> {
         self.stage(repository, commit)?.verify(&self.verify_context())?.publish()
     }
 
-    /// The current generation, every byte of which was looked at.
+    /// The current generation, with every byte checked.
     pub(crate) fn current(&self) -> Generation {
         let current = self.cache.current().unwrap().expect("a current generation");
         current.check(CheckDepth::Full).unwrap();
         current
     }
 
-    /// How many trees lie in the staging directory.
+    /// How many trees are in the staging directory.
     pub(crate) fn staged_count(&self) -> usize {
         std::fs::read_dir(self.paths.staging()).unwrap().count()
     }
@@ -128,13 +128,13 @@ impl CacheTestRng {
     }
 }
 
-/// A directory in memory where there is one: a killed process leaves the same behind on any file system, and a sync
+/// A directory in memory if possible: a killed process leaves the same state on any file system, and a sync
 /// costs nothing there.
 pub(crate) fn memory_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// How often a suite draws: the number in the environment, or its own small one.
+/// How many random cases a suite runs: the number in the environment, or its own small default.
 pub(crate) fn iterations(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().map_or(usual, |n| n.parse().unwrap())
 }

@@ -28,7 +28,7 @@ impl RemoteFixture {
         (fixture, revision)
     }
 
-    /// Commits a few files of which one has this text.
+    /// Commits a few files, one of them with this text.
     pub(crate) fn commit(&mut self, text: &str) -> Revision {
         let filler: Vec<(String, String)> =
             (0..40).map(|n| (format!("states/f{n}.sls"), format!("{n} {}", "filler ".repeat(n)))).collect();
@@ -37,7 +37,7 @@ impl RemoteFixture {
         self.scratch.commit(&files).parse().unwrap()
     }
 
-    /// The URL of the repository, served in a way.
+    /// The URL of the repository, served with a given behaviour.
     pub(crate) fn url(&self, mode: &str) -> String {
         let name = self.scratch.path().file_name().unwrap().to_str().unwrap();
         let mode = if mode.is_empty() { String::new() } else { format!("{mode}/") };
@@ -57,7 +57,7 @@ pub(crate) fn client(source: &SourceSettings) -> RemoteClient {
     RemoteClient::new(&source.remotes[0], source).unwrap()
 }
 
-/// Time enough.
+/// Enough time.
 pub(crate) fn long_deadline() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
@@ -66,7 +66,7 @@ pub(crate) fn head(client: &mut RemoteClient) -> Result<Option<Revision>, Source
     Ok(client.poll(&["main"], long_deadline())?.remove(0))
 }
 
-/// The text of the file that commits differ in.
+/// The text of the file that differs between commits.
 pub(crate) fn read_top(store: &ObjectStore, revision: &Revision) -> String {
     let tree = store.read_tree(revision, CacheLimits::default()).unwrap();
     assert_eq!(tree.list().count(), 41);

@@ -1,4 +1,4 @@
-//! Remotes that are slow, hang, lie or send without end: each ends at the deadline, with an error that names the cause.
+//! Remotes that are slow, hang, lie or send endlessly: each ends at the deadline, with an error that names the cause.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ const SHORT: Duration = Duration::from_millis(1500);
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(4);
 
-/// How to behave, what comes of it, and a word of the message.
+/// The behaviour, the result, and a word of the message.
 const POLLS: &[(&str, &[SourceErrorKind], &str)] = &[
-    ("hang", &[SourceErrorKind::Timeout], "in time"),
-    ("half", &[SourceErrorKind::Timeout], "in time"),
+    ("hang", &[SourceErrorKind::Timeout], "time limit"),
+    ("half", &[SourceErrorKind::Timeout], "time limit"),
     ("headers", &[SourceErrorKind::Protocol, SourceErrorKind::Unreachable], ""),
-    ("body", &[SourceErrorKind::Timeout], "in time"),
-    ("trickle", &[SourceErrorKind::Timeout], "in time"),
+    ("body", &[SourceErrorKind::Timeout], "time limit"),
+    ("trickle", &[SourceErrorKind::Timeout], "time limit"),
     ("loop", &[SourceErrorKind::Protocol], "redirects more than 5 times"),
     ("tofile", &[SourceErrorKind::Protocol], "`file:///etc/passwd`: only https and http"),
     ("toext", &[SourceErrorKind::Protocol], "redirects to"),
@@ -30,7 +30,7 @@ const POLLS: &[(&str, &[SourceErrorKind], &str)] = &[
     ("type", &[SourceErrorKind::Protocol], "application/octet-stream"),
     ("garbage", &[SourceErrorKind::Protocol], "Git server"),
     ("endless", &[SourceErrorKind::TooLarge, SourceErrorKind::Timeout], ""),
-    ("truncated", &[SourceErrorKind::Unreachable], "broke off"),
+    ("truncated", &[SourceErrorKind::Unreachable], "interrupted"),
     ("close", &[SourceErrorKind::Unreachable], "cannot reach"),
 ];
 
@@ -55,7 +55,7 @@ fn judge(mode: &str, begun: Instant, error: &SourceError, kinds: &[SourceErrorKi
 }
 
 #[test]
-fn polls_of_bad_remotes_end_in_time_and_say_why() {
+fn polls_of_bad_remotes_end_in_time_and_name_the_cause() {
     let (fixture, _) = RemoteFixture::with_commit();
     std::thread::scope(|scope| {
         for (mode, kinds, word) in POLLS {
@@ -103,7 +103,7 @@ fn fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was() {
 }
 
 #[test]
-fn hosts_that_are_not_there_are_named() {
+fn unreachable_hosts_are_named() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for (url, word) in [
         (format!("http://127.0.0.1:{port}/x"), "connection refused"),

@@ -1,4 +1,4 @@
-//! Encryption with an authority of our own.
+//! Encryption with our own certificate authority.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +51,7 @@ fn encrypted(root: &Path, dir: &Path) -> GitHttpServer {
 }
 
 #[test]
-fn our_own_authority_is_trusted_when_it_is_named_and_only_then() {
+fn a_private_authority_is_trusted_only_when_configured() {
     zagent_cache::needs!("openssl");
     let (fixture, first) = RemoteFixture::with_commit();
     let server = encrypted(fixture.scratch.path().parent().unwrap(), fixture.dir.path());
@@ -73,7 +73,7 @@ fn our_own_authority_is_trusted_when_it_is_named_and_only_then() {
 
     settings.remotes[0].url = server.url(&format!("plain/{name}")).replace("http://", "https://");
     let error = head(&mut client(&settings)).unwrap_err();
-    assert!(error.to_string().contains("give up encryption"), "{error}");
+    assert!(error.to_string().contains("drop encryption"), "{error}");
 
     settings.remotes[0].url = fixture.url("").replace("http://", "https://");
     let error = head(&mut client(&settings)).unwrap_err();
@@ -82,7 +82,7 @@ fn our_own_authority_is_trusted_when_it_is_named_and_only_then() {
         "a plain server: {error:?}"
     );
 
-    for (ca, word) in [("names", "holds no certificate"), ("none", "cannot read")] {
+    for (ca, word) in [("names", "contains no PEM certificate"), ("none", "cannot read")] {
         settings.remotes[0].ca = Some(fixture.dir.path().join(ca));
         let error = zagent_cache::source::RemoteClient::new(&settings.remotes[0], &settings).err().unwrap();
         assert_eq!(error.kind, SourceErrorKind::Local);

@@ -1,4 +1,4 @@
-//! Servers that ask who we are.
+//! Servers that ask for credentials.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn file(fixture: &RemoteFixture, name: &str, text: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn tokens_logins_and_helpers_open_the_door() {
+fn tokens_logins_and_helpers_give_access() {
     let (fixture, first) = RemoteFixture::with_commit();
     let token = file(&fixture, "token", "tok\n");
     let inside = fixture.url("auth").replace("http://", "http://user:tok@");
@@ -50,7 +50,7 @@ fn tokens_logins_and_helpers_open_the_door() {
 }
 
 #[test]
-fn a_wrong_or_missing_login_is_refused_in_words_without_the_secret() {
+fn a_login_error_does_not_show_the_secret() {
     let (fixture, _) = RemoteFixture::with_commit();
     let wrong = file(&fixture, "token", "hunter2");
     let empty = file(&fixture, "empty", "\n");
@@ -87,7 +87,7 @@ fn a_wrong_or_missing_login_is_refused_in_words_without_the_secret() {
         assert!(error.to_string().contains(word), "{error}");
         assert!(!format!("{error:?}").contains("hunter2"));
     }
-    assert!(fixture.server.log().len() < 20, "a door that stays shut is not knocked at for ever");
+    assert!(fixture.server.log().len() < 20, "the client stops retrying when access stays denied");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_redirect_to_another_host_gets_no_login() {
 
 #[test]
 fn a_login_is_not_sent_in_clear_text() {
-    // An address for documentation, where nobody is; the proxy stands in for the server.
+    // An address for documentation, which nobody uses; the proxy replaces the server.
     let (fixture, _) = RemoteFixture::with_commit();
     let mut settings = test_source("http://user:tok@192.0.2.1/denied/x");
     settings.remotes[0].proxy = Some(fixture.server.url("").trim_end_matches('/').to_owned());
@@ -128,7 +128,7 @@ fn a_login_is_not_sent_in_clear_text() {
 }
 
 #[test]
-fn a_proxy_leads_to_the_server() {
+fn a_proxy_reaches_the_server() {
     let (fixture, first) = RemoteFixture::with_commit();
     let name = fixture.scratch.path().file_name().unwrap().to_str().unwrap();
     let mut settings = test_source(&format!("http://192.0.2.1/{name}"));

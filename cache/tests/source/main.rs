@@ -1,4 +1,4 @@
-//! Remotes of every kind, honest and not, on this machine.
+//! Remotes of every kind, well-behaved and hostile, on this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its remote has failed")]
 

@@ -1,4 +1,4 @@
-//! Packs that were cut short or flipped on the way: never believed, and the next honest fetch heals.
+//! Packs that were truncated or changed in transit: never accepted, and the next correct fetch repairs the store.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ fn cases() -> u64 {
     std::env::var("PACK_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// A number that depends on the case and the purpose only.
+/// A number that depends only on the case and the purpose.
 fn number(case: u64, purpose: u64) -> u64 {
     let mut x = case.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03);
     for shift in [33, 29, 32] {
@@ -38,7 +38,7 @@ fn alter(mut body: Vec<u8>, case: u64) -> Vec<u8> {
 }
 
 #[test]
-fn altered_packs_are_never_believed() {
+fn changed_packs_are_never_accepted() {
     let (mut fixture, first) = RemoteFixture::with_commit();
     let second = fixture.commit("two");
     let current = Arc::new(Mutex::new(0));
@@ -57,7 +57,7 @@ fn altered_packs_are_never_believed() {
             Err(error) => {
                 refused += 1;
                 assert!(error.to_string().contains("http://127.0.0.1"), "case {case}: {error}");
-                // Cut short after the last byte that counts, the objects are there and right.
+                // Truncated after the last relevant byte, the objects are complete and correct.
                 assert!(
                     !store.has_commit(&second) || read_top(&store, &second) == "two",
                     "case {case}: {error:?}"

@@ -40,7 +40,7 @@ fn remotes(urls: &[&str]) -> Remotes {
 }
 
 #[test]
-fn remotes_are_asked_in_order_and_left_alone_when_they_fail() {
+fn remotes_are_polled_in_order_and_failed_ones_back_off() {
     let (fixture, first) = RemoteFixture::with_commit();
     fixture.scratch.set_branch("testing/web", first.as_str());
     let (busy, bad, good) = (fixture.url("busy"), fixture.url("s500"), fixture.url(""));
@@ -72,11 +72,11 @@ fn remotes_are_asked_in_order_and_left_alone_when_they_fail() {
     let later = remotes.poll(None, now + Duration::from_secs(3600), long_deadline());
     assert_eq!(later.failed.len(), 3);
     assert!(remotes.health().take(2).all(|one| one.failures == 2));
-    assert_eq!(remotes.next_attempt(now), None, "one can be asked at any time");
+    assert_eq!(remotes.next_attempt(now), None, "one can be polled at any time");
 }
 
 #[test]
-fn a_remote_without_the_branch_gives_way_to_one_that_has_it() {
+fn a_remote_without_the_branch_yields_to_one_that_has_it() {
     let (fixture, first) = RemoteFixture::with_commit();
     let empty = RemoteFixture::new();
     let mut both = remotes(&[&empty.url(""), &fixture.url("")]);
@@ -94,7 +94,7 @@ fn a_remote_without_the_branch_gives_way_to_one_that_has_it() {
 }
 
 #[test]
-fn one_that_hangs_leaves_time_for_the_next() {
+fn a_hanging_remote_leaves_time_for_the_next() {
     let (fixture, first) = RemoteFixture::with_commit();
     let mut remotes = remotes(&[&fixture.url("hang"), &fixture.url("")]);
     let polled = remotes.poll(None, Instant::now(), Deadline::after(Duration::from_secs(6)));
@@ -155,7 +155,7 @@ fn a_directory_has_limits_too() {
 }
 
 #[test]
-fn changes_in_a_directory_are_told_once_it_is_quiet() {
+fn changes_in_a_directory_are_reported_when_it_is_quiet() {
     let above = tempfile::tempdir().unwrap();
     let root = above.path().join("states");
     let (tell, told) = channel();
@@ -165,7 +165,7 @@ fn changes_in_a_directory_are_told_once_it_is_quiet() {
     hear();
     std::fs::write(root.join("top.sls"), "one").unwrap();
     hear();
-    // As editors do it: a new file in the place of the old one, twice.
+    // As editors do it: a new file replaces the old one, twice.
     for _ in 0..2 {
         std::fs::write(above.path().join("draft"), "two").unwrap();
         std::fs::rename(above.path().join("draft"), root.join("top.sls")).unwrap();

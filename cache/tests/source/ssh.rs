@@ -30,7 +30,7 @@ fn a_commit_is_fetched_through_ssh_by_key_and_known_host_only() {
 
     for (key, hosts, kind, word) in [
         ("key", "no_hosts", SourceErrorKind::HostKey, "unknown"),
-        ("key", "other_hosts", SourceErrorKind::HostKey, "not the one"),
+        ("key", "other_hosts", SourceErrorKind::HostKey, "does not match"),
         ("stranger", "known_hosts", SourceErrorKind::Denied, "denies access"),
     ] {
         let mut settings = settings.clone();

@@ -1,4 +1,4 @@
-//! Servers that keep to the protocol.
+//! Servers that follow the protocol.
 
 use zagent_cache::source::{Deadline, SourceErrorKind};
 use zagent_cache::testing::test_source;
@@ -47,7 +47,7 @@ fn an_idle_poll_is_one_request_on_the_same_connection() {
 }
 
 #[test]
-fn names_are_compared_whole_and_several_are_asked_at_once() {
+fn names_are_compared_whole_and_several_are_polled_at_once() {
     let (fixture, first) = RemoteFixture::with_commit();
     fixture.scratch.set_branch("main2", first.as_str());
     fixture.scratch.set_branch("testing/web-01", first.as_str());
@@ -59,7 +59,7 @@ fn names_are_compared_whole_and_several_are_asked_at_once() {
     }
     let error = client.no_branch_error("nope", long_deadline());
     assert_eq!(error.kind, SourceErrorKind::NoBranch);
-    assert!(error.to_string().ends_with("there are: main, main2, testing/web-01"), "{error}");
+    assert!(error.to_string().ends_with("existing branches: main, main2, testing/web-01"), "{error}");
     for bad in ["-x", "a b", "../x", "a\nb"] {
         assert_eq!(client.poll(&[bad], long_deadline()).unwrap_err().kind, SourceErrorKind::Local);
     }
@@ -76,11 +76,11 @@ fn an_empty_repository_and_a_deleted_branch_have_no_head() {
     assert!(head(&mut client).unwrap().is_some());
     fixture.scratch.start_orphan();
     assert_eq!(head(&mut client).unwrap(), None);
-    assert!(client.no_branch_error("main", long_deadline()).to_string().contains("no branches at all"));
+    assert!(client.no_branch_error("main", long_deadline()).to_string().contains("it has no branches"));
 }
 
 #[test]
-fn rewritten_history_is_fetched_and_told_from_a_fast_forward() {
+fn rewritten_history_is_fetched_and_differs_from_a_fast_forward() {
     for filter in ["", "\n[uploadpack]\nallowFilter = true\n"] {
         follow_history(filter);
     }
@@ -100,7 +100,7 @@ fn follow_history(filter: &str) {
         last = fixture.commit(&format!("more {n}"));
     }
     client.fetch(&store, "main", &last, long_deadline()).unwrap();
-    assert_eq!(store.is_ancestor(&second, &last).unwrap(), None, "shallow: it cannot tell");
+    assert_eq!(store.is_ancestor(&second, &last).unwrap(), None, "shallow: unknown");
     client.deepen(&store, "main", 2, long_deadline()).unwrap();
     assert_eq!(store.is_ancestor(&first, &last).unwrap(), None);
     client.deepen(&store, "main", 2, long_deadline()).unwrap();
@@ -109,7 +109,7 @@ fn follow_history(filter: &str) {
     client.deepen(&store, "main", 50, long_deadline()).unwrap();
     assert_eq!(store.is_ancestor(&first, &last).unwrap(), Some(true));
     assert_eq!(store.is_ancestor(&last, &first).unwrap(), Some(false));
-    // What an ancestor held, and may have come without it.
+    // What an ancestor contained, and may have arrived without it.
     let back = fixture.commit("one");
     client.fetch(&store, "main", &back, long_deadline()).unwrap();
     assert_eq!(read_top(&store, &back), "one");
@@ -122,7 +122,7 @@ fn follow_history(filter: &str) {
 }
 
 #[test]
-fn a_commit_that_is_not_there_is_named_and_the_store_stays() {
+fn a_missing_commit_is_named_and_the_store_stays() {
     let (fixture, first) = RemoteFixture::with_commit();
     let (mut client, store) = (fixture.client(""), fixture.store("store"));
     client.fetch(&store, "main", &first, long_deadline()).unwrap();
@@ -138,7 +138,7 @@ fn a_commit_that_is_not_there_is_named_and_the_store_stays() {
 }
 
 #[test]
-fn a_store_that_was_damaged_or_left_locked_heals() {
+fn a_damaged_or_locked_store_is_repaired() {
     let (mut fixture, first) = RemoteFixture::with_commit();
     let (mut client, store) = (fixture.client(""), fixture.store("store"));
     client.fetch(&store, "main", &first, long_deadline()).unwrap();
@@ -147,7 +147,7 @@ fn a_store_that_was_damaged_or_left_locked_heals() {
         let all = std::fs::read_dir(&packs).unwrap().flatten().map(|entry| entry.path());
         all.filter(|path| path.extension().is_some_and(|end| end == "pack")).last().unwrap()
     };
-    // Rot in the middle of a pack, whose commit is still readable.
+    // Damage in the middle of a pack, whose commit is still readable.
     let mut bytes = std::fs::read(pack()).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
@@ -176,7 +176,7 @@ fn a_store_that_was_damaged_or_left_locked_heals() {
 }
 
 #[test]
-fn packs_do_not_pile_up() {
+fn packs_do_not_accumulate() {
     let (mut fixture, _) = RemoteFixture::with_commit();
     let (mut client, store) = (fixture.client(""), fixture.store("store"));
     for n in 0..40 {
@@ -208,7 +208,7 @@ fn limits_of_pack_and_file_hold() {
 }
 
 #[test]
-fn two_that_fetch_at_once_both_end_well() {
+fn two_concurrent_fetches_succeed() {
     let (fixture, first) = RemoteFixture::with_commit();
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -220,7 +220,7 @@ fn two_that_fetch_at_once_both_end_well() {
 }
 
 #[test]
-fn one_who_waits_for_another_gives_up_at_the_deadline() {
+fn a_fetch_stops_waiting_for_the_lock_at_the_deadline() {
     let (fixture, first) = RemoteFixture::with_commit();
     let store = fixture.store("store");
     let holder = std::fs::File::create(fixture.dir.path().join("store.lock")).unwrap();

@@ -12,7 +12,7 @@ fn code(signers: &AllowedSigners, commit: &[u8]) -> &'static str {
 }
 
 #[test]
-fn keys_of_every_kind_count() {
+fn all_key_types_are_accepted() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     for (name, kind) in [
@@ -34,7 +34,7 @@ fn keys_of_every_kind_count() {
 }
 
 #[test]
-fn what_is_not_exactly_one_good_signature_is_refused() {
+fn anything_but_one_good_signature_is_refused() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     site.key("alice", &["ed25519"]);
@@ -86,7 +86,7 @@ fn rsa_with_sha1_and_short_keys_are_refused() {
     let text = String::from_utf8(site.signature("rsa", "git", &plain)).unwrap();
     let body: String = text.lines().filter(|line| !line.starts_with('-')).collect();
     let bytes = engine.decode(body).unwrap();
-    // The last field of all is `string(string(algorithm) string(signature))`.
+    // The last field is `string(string(algorithm) string(signature))`.
     let name = b"\0\0\0\x0crsa-sha2-512";
     let at = bytes.windows(name.len()).position(|w| w == name).unwrap();
     let inner = [b"\0\0\0\x07ssh-rsa".as_slice(), &bytes[at + name.len()..]].concat();
@@ -105,7 +105,7 @@ fn rsa_with_sha1_and_short_keys_are_refused() {
 }
 
 #[test]
-fn a_key_counts_only_now_and_then() {
+fn a_key_is_valid_only_in_its_time_range() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     let key = site.key("alice", &["ed25519"]);
@@ -119,9 +119,9 @@ fn a_key_counts_only_now_and_then() {
         ("namespaces=\"file\"", "not-allowed"),
         ("namespaces=\"!git,*\"", "not-allowed"),
         ("valid-after=\"20260601\",valid-before=\"20260603\"", "good"),
-        // Valid when it was used and no more.
+        // Valid when it was used, but not now.
         ("valid-before=\"20260602Z\"", "expired-key"),
-        // Valid now, and used with a date before it was.
+        // Valid now, but used with a date before that.
         ("valid-after=\"20260602Z\"", "not-yet-valid"),
         ("valid-after=\"20270101\"", "not-yet-valid"),
         ("valid-before=\"20250101\"", "expired-key"),
@@ -140,7 +140,7 @@ fn a_key_counts_only_now_and_then() {
 }
 
 #[test]
-fn revoked_keys_count_no_more() {
+fn revoked_keys_are_not_accepted() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     site.key("alice", &["ed25519"]);
@@ -167,7 +167,7 @@ fn revoked_keys_count_no_more() {
 }
 
 #[test]
-fn certificates_are_refused_by_name() {
+fn certificates_are_refused_with_their_name() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     site.key("ca", &["ed25519"]);

@@ -1,4 +1,4 @@
-//! Signatures made by the real `git`, `ssh-keygen` and `gpg` against what counts here.
+//! Signatures made by the real `git`, `ssh-keygen` and `gpg`, against what zagent accepts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its keys has failed")]
 

@@ -1,4 +1,4 @@
-//! Signatures of manifests, made here and by `ssh-keygen`.
+//! Signatures of manifests, made by zagent and by `ssh-keygen`.
 
 use zagent_cache::trust::{self, AllowedSigners, SignatureError};
 
@@ -17,7 +17,7 @@ fn people(
 }
 
 #[test]
-fn what_is_signed_here_is_good_there_and_back() {
+fn zagent_and_ssh_keygen_accept_each_others_signatures() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     site.write("manifest", TEXT);
@@ -48,7 +48,7 @@ fn keys_that_are_not_in_the_file_are_left_to_ssh_keygen() {
     let site = TrustSite::new();
     site.key("alice", &["ed25519"]);
     let signers = site.allow(&format!("alice {}\n", site.public("alice"))).unwrap();
-    // Beside its private half, a public key is as good as it.
+    // Beside its private key, a public key works too.
     let signature = trust::sign(&site.path("alice.pub"), trust::MANIFEST_NAMESPACE, TEXT).unwrap();
     assert_eq!(people(&signers, &[("s".into(), signature.into_bytes())], 1).unwrap(), ["alice"]);
     for (what, path) in [("nothing there", site.path("none")), ("no key", site.write("words", "words"))] {
@@ -96,7 +96,7 @@ fn people_are_counted_once() {
     assert!(shown.contains("manifest.yaml.sig.eve: the key SHA256:"), "{shown}");
     assert_eq!(people(&signers, &[eve], 1).unwrap_err().code(), "unknown-key");
     assert_eq!(people(&signers, &[], 1).unwrap_err().code(), "unsigned");
-    // A pattern that means somebody else's name means that person.
+    // A pattern that matches someone else's name means that person.
     let signers = site.allow(&[line("alice@ci", "a"), line("*@ci", "c")].concat()).unwrap();
     assert!(people(&signers, &[a.clone(), c.clone()], 2).is_err());
     let signers = site.allow(&[line("alice@ci", "a"), line("*@ci,!alice@ci", "c")].concat()).unwrap();
@@ -104,7 +104,7 @@ fn people_are_counted_once() {
 }
 
 #[test]
-fn a_signature_of_a_commit_is_none_of_a_manifest() {
+fn a_commit_signature_is_not_a_manifest_signature() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     site.key("a", &["ed25519"]);
@@ -147,7 +147,7 @@ fn a_security_key_must_have_been_touched() {
         let signers = site.allow(&format!("alice {public}\n")).unwrap();
         let found = people(&signers, &[("s".into(), signature.clone().into_bytes())], 1);
         assert_eq!(found.map_or_else(|e| e.code(), |_| "good"), want, "{flags}");
-        // To ssh-keygen, which does not ask for a touch, all of them are signatures.
+        // For ssh-keygen, which does not require a touch, all of them are valid.
         site.write("sig", &signature);
         let mut command = site.command("ssh-keygen");
         command.args([

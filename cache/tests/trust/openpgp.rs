@@ -1,4 +1,4 @@
-//! Commits signed with OpenPGP keys, by `git` and `gpg`; judged by `gpgv`.
+//! Commits signed with OpenPGP keys, by `git` and `gpg`; checked by `gpgv`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::site::{TrustSite, embed_signature, run_ok, run_with_input, time};
 
 const NOW: &str = "2026-06-02T12:00:00Z";
 
-/// A GnuPG home whose agent ends with this value.
+/// A GnuPG home whose agent stops with this value.
 struct GnupgHome {
     site: TrustSite,
 }
@@ -61,7 +61,7 @@ impl Drop for GnupgHome {
 }
 
 #[test]
-fn openpgp_signatures_by_keys_of_the_keyring_count() {
+fn openpgp_signatures_by_keyring_keys_are_accepted() {
     zagent_cache::needs!("ssh-keygen", "gpg", "gpgv");
     let home = GnupgHome::new();
     home.key(&[], "Alice <alice@example.org>", "never");
@@ -80,7 +80,7 @@ fn openpgp_signatures_by_keys_of_the_keyring_count() {
         assert!(error.to_string().contains(words), "{words}: {error}");
     };
     let text = String::from_utf8(commit.clone()).unwrap();
-    refused(&signers, text.replace("words", "wards").as_bytes(), "not one of these bytes");
+    refused(&signers, text.replace("words", "wards").as_bytes(), "does not match the signed content");
     refused(&home.signers(&["eve@example.org"]), &commit, "not in the keyring");
     let plain = home.site.commit(&[], "2026-06-01T12:00:00Z");
     let good = home.sign(&[], "alice@example.org", &plain);
@@ -93,7 +93,7 @@ fn openpgp_signatures_by_keys_of_the_keyring_count() {
     let line = "-----BEGIN PGP SIGNATURE-----";
     refused(&signers, &embed_signature(&plain, line.as_bytes()), "no signature");
 
-    // Without a keyring an OpenPGP signature never counts.
+    // Without a keyring an OpenPGP signature is never accepted.
     home.site.key("k", &["ed25519"]);
     let ssh_only = home.site.allow(&format!("k {}\n", home.site.public("k"))).unwrap();
     let error = ssh_only.verify_commit(&commit, time(NOW)).unwrap_err();
@@ -105,7 +105,7 @@ fn openpgp_signatures_by_keys_of_the_keyring_count() {
 }
 
 #[test]
-fn expired_and_revoked_openpgp_keys_do_not_count() {
+fn expired_and_revoked_openpgp_keys_are_refused() {
     zagent_cache::needs!("ssh-keygen", "gpg", "gpgv");
     let home = GnupgHome::new();
     let past = ["--faked-system-time", "20200101T000000!"];
@@ -123,7 +123,7 @@ fn expired_and_revoked_openpgp_keys_do_not_count() {
     let listed = run_ok(&mut home.gpg(&["--with-colons", "--list-keys", "gone@example.org"])).stdout;
     let listed = String::from_utf8(listed).unwrap();
     let key = listed.lines().find_map(|l| l.strip_prefix("fpr:")).unwrap().trim_matches(':').to_owned();
-    // A colon before it keeps the certificate that GnuPG made from being used by mistake.
+    // A colon before it prevents accidental use of the certificate that GnuPG made.
     let kept = home.site.path("gnupg/openpgp-revocs.d").join(format!("{key}.rev"));
     let certificate = std::fs::read_to_string(kept).unwrap().replace(":-----BEGIN", "-----BEGIN");
     assert!(run_with_input(&mut home.gpg(&["--import"]), certificate.as_bytes()).status.success());

@@ -1,4 +1,4 @@
-//! `allowed_signers` as `ssh-keygen` reads it, but whole or not at all.
+//! `allowed_signers` as `ssh-keygen` reads it, but with all lines valid or refused as a whole.
 
 use std::os::unix::fs::symlink;
 
@@ -6,7 +6,7 @@ use zagent_cache::trust::AllowedSigners;
 
 use crate::site::{TrustSite, run_with_input, set_mode, time};
 
-/// Whether the line lets a signature count, there and here.
+/// Whether the line makes a signature valid, for ssh-keygen and for zagent.
 #[test]
 fn lines_mean_what_they_mean_to_ssh_keygen() {
     zagent_cache::needs!("ssh-keygen");
@@ -66,13 +66,13 @@ fn a_bad_line_is_named_and_refuses_the_file() {
     let public = site.public("k");
     for (line, words) in [
         ("alice", "principals and a key"),
-        ("!bob KEY", "name nobody"),
+        ("!bob KEY", "is empty"),
         ("\"alice KEY", "closing quote"),
-        ("alice foo KEY", "option `foo`"),
+        ("alice foo KEY", "`foo` is neither"),
         ("alice namespaces=git KEY", "in quotes"),
-        ("alice valid-after=\"20200230\" KEY", "is no time"),
+        ("alice valid-after=\"20200230\" KEY", "is not a time"),
         ("alice ssh-ed25519 AAAA", "cannot be read"),
-        ("alice ssh-ed25519", "no key"),
+        ("alice ssh-ed25519", "key is missing"),
         ("alice ssh-dss AAAAB3NzaC1kc3MAAAAA", "cannot be read"),
         ("a\x07b KEY", "control character"),
     ] {
@@ -88,7 +88,7 @@ fn a_bad_line_is_named_and_refuses_the_file() {
 }
 
 #[test]
-fn nobody_else_may_have_written_the_file() {
+fn a_file_writable_by_others_is_refused() {
     zagent_cache::needs!("ssh-keygen");
     let site = TrustSite::new();
     assert_eq!(AllowedSigners::read(&site.trust()).unwrap_err().code(), "no-signers");
@@ -109,7 +109,7 @@ fn nobody_else_may_have_written_the_file() {
     set_mode(dir, 0o777);
     assert_eq!(AllowedSigners::read(&site.trust()).unwrap_err().code(), "unsafe-file");
     set_mode(dir, 0o700);
-    // A link is fine as long as what it leads to is.
+    // A symlink is fine as long as its target is.
     std::fs::rename(&path, site.path("real")).unwrap();
     symlink("real", &path).unwrap();
     assert!(AllowedSigners::read(&site.trust()).is_ok());

@@ -1,4 +1,4 @@
-//! A directory with keys, made by `ssh-keygen`, and files that say which of them count.
+//! A directory with keys, made by `ssh-keygen`, and files that say which of them are accepted.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use zagent_cache::trust::{AllowedSigners, SignatureError};
 use zagent_config::settings::{ManifestRule, RequiredSignatures, TrustSettings};
 
-/// A directory that goes away with this value.
+/// A directory that is removed with this value.
 pub(crate) struct TrustSite {
     dir: tempfile::TempDir,
 }
@@ -32,7 +32,7 @@ impl TrustSite {
         path
     }
 
-    /// A program here, without anything of the one who runs the test.
+    /// A program in this directory, without the environment of the user who runs the test.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.dir.path());
@@ -41,7 +41,7 @@ impl TrustSite {
         command
     }
 
-    /// A key by that name.
+    /// A key with that name.
     pub(crate) fn key(&self, name: &str, kind: &[&str]) -> PathBuf {
         let path = self.path(name);
         let mut command = self.command("ssh-keygen");
@@ -61,7 +61,7 @@ impl TrustSite {
         String::from_utf8(said.stdout).unwrap().split(' ').nth(1).unwrap().to_owned()
     }
 
-    /// What `ssh-keygen -Y sign` makes of a message.
+    /// The output of `ssh-keygen -Y sign` for a message.
     pub(crate) fn signature(&self, key: &str, namespace: &str, message: &[u8]) -> Vec<u8> {
         let mut command = self.command("ssh-keygen");
         command.args(["-q", "-Y", "sign", "-n", namespace, "-f", key]);
@@ -121,11 +121,11 @@ pub(crate) fn run_ok(command: &mut Command) -> Output {
     output
 }
 
-/// Runs a program with this input, whatever it says.
+/// Runs a program with this input, whatever it prints.
 pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Who refuses early does not read all of it.
+    // A program that refuses early does not read all of it.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }

@@ -1,9 +1,9 @@
-//! The first bytes of a program in, the machine that it is for out.
+//! The first bytes of a program in, the machine that it is built for out.
 
-/// Bytes of the head of an ELF file that are looked at.
+/// Bytes of the ELF header that are read.
 pub const ELF_HEADER_BYTES: usize = 20;
 
-/// Kernel and machine of an ELF program, as artifacts name them; none for anything else.
+/// Kernel and machine of an ELF program, as artifacts name them; `None` for anything else.
 #[must_use]
 pub fn elf_machine(head: &[u8]) -> Option<(&'static str, &'static str)> {
     let head: &[u8; ELF_HEADER_BYTES] = head.get(..ELF_HEADER_BYTES)?.try_into().ok()?;
@@ -12,12 +12,12 @@ pub fn elf_machine(head: &[u8]) -> Option<(&'static str, &'static str)> {
         let bytes = [head[at], head[at + 1]];
         if order == 2 { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
     };
-    // A program, linked at a fixed place or at any.
+    // A program, with a fixed or a relocatable address.
     if !matches!(half(16), 2 | 3) {
         return None;
     }
     let os = match abi {
-        // Nearly nobody marks a program for Linux as such.
+        // Almost no toolchain marks a Linux program as such.
         0 | 3 => "linux",
         9 => "freebsd",
         _ => return None,
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_by_their_heads() {
+    fn programs_are_detected_by_their_headers() {
         assert_eq!(elf_machine(&head(2, 1, 0, 3, 0x3e)), Some(("linux", "x86_64")));
         assert_eq!(elf_machine(&head(2, 1, 3, 2, 0xb7)), Some(("linux", "aarch64")));
         assert_eq!(elf_machine(&head(2, 2, 0, 2, 0x16)), Some(("linux", "s390x")));

@@ -1,97 +1,97 @@
-//! Why an artifact was not taken.
+//! Why an artifact was refused.
 
 use std::path::{Path, PathBuf};
 
 use zagent_cache::source::{SourceError, SourceErrorKind};
 use zagent_cache::trust::{SignError, SignatureError};
 
-/// Why an artifact was not taken.
+/// Why an artifact was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    /// None is for this machine.
-    #[error("there is no artifact for {machine}; there {}", named(there))]
+    /// No artifact is for this machine.
+    #[error("the release has no artifact for {machine}; it {}", named(there))]
     NoArtifactForMachine {
         /// Kernel and machine.
         machine: String,
-        /// What there is.
+        /// The available ones.
         there: Vec<String>,
     },
-    /// The record does not say where it is.
+    /// The record has no location for it.
     #[error("the artifact has neither `url` nor `ref`")]
     NoLocation,
     /// It is in a ref, and there is no repository.
-    #[error("the artifact is in `{reference}`, and no repository of rollouts is known: set `rollout.url`")]
+    #[error("the artifact is in `{reference}`, and no rollout repository is configured: set `rollout.url`")]
     NoRepository {
         /// The ref.
         reference: String,
     },
-    /// The record, or the file, is not what it should be.
-    #[error("this is no artifact: {why}")]
+    /// The record, or the file, is not valid.
+    #[error("this is not an artifact: {why}")]
     Malformed {
-        /// What is.
+        /// The problem.
         why: String,
     },
-    /// The server did not give it.
+    /// The server did not send it.
     #[error("cannot fetch `{url}`: {why}")]
     Http {
-        /// From where, without a secret.
+        /// The URL, without secrets.
         url: String,
-        /// What was seen.
+        /// The cause.
         why: String,
-        /// True when the same question may be answered later: no connection, a busy server.
+        /// True when a later retry may work: no connection, a busy server.
         passing: bool,
     },
-    /// The repository did not give it.
+    /// The repository did not send it.
     #[error("cannot fetch `{reference}`")]
     Git {
         /// The ref.
         reference: String,
-        /// What was seen.
+        /// The cause.
         #[source]
         source: Box<SourceError>,
     },
-    /// The ref does not hold a release.
-    #[error("`{reference}` holds no release: {why}")]
+    /// The ref does not contain a release.
+    #[error("`{reference}` contains no release: {why}")]
     NoRelease {
         /// The ref.
         reference: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// More came than was announced.
-    #[error("the artifact has more than the {want} bytes that the record says")]
+    /// The file is larger than announced.
+    #[error("the artifact has more than the {want} bytes in the record")]
     TooLong {
-        /// As the record says.
+        /// The size in the record.
         want: u64,
     },
-    /// Less came than was announced.
-    #[error("the artifact has {got} bytes, and the record says {want}")]
+    /// The file is smaller than announced.
+    #[error("the artifact has {got} bytes, and the record has {want}")]
     Short {
-        /// As the record says.
+        /// The size in the record.
         want: u64,
-        /// As it came.
+        /// The received size.
         got: u64,
     },
-    /// Something else came than was announced.
+    /// The file has different content than announced.
     #[error(
-        "the artifact has the BLAKE3 digest {got}, and the record says {want}: it was changed or replaced"
+        "the artifact has the BLAKE3 digest {got}, and the record has {want}: it was changed or replaced"
     )]
     Digest {
-        /// As the record says.
+        /// The digest in the record.
         want: String,
-        /// As it came.
+        /// The received digest.
         got: String,
     },
-    /// Nobody signed it whose signature counts.
+    /// No accepted key signed it.
     #[error("the release is not trusted")]
     Signature(#[from] SignatureError),
-    /// A key did not sign it.
-    #[error("the release is not signed")]
+    /// Signing failed.
+    #[error("cannot sign the release")]
     Sign(#[from] SignError),
-    /// The version is taken.
+    /// The version exists already.
     #[error(
-        "version {version} was published with other bytes in `{reference}`: what was published stays as it is; give the \
-         new bytes a new version"
+        "version {version} is already published with different content in `{reference}`, and a published version \
+         never changes; give the new content a new version"
     )]
     AlreadyPublished {
         /// Which.
@@ -99,12 +99,12 @@ pub enum ArtifactError {
         /// Where.
         reference: String,
     },
-    /// The repository does not take it.
+    /// The repository refused it.
     #[error("`{reference}` was not published: {why}")]
     PushRejected {
         /// Where.
         reference: String,
-        /// What it said.
+        /// The message of the repository.
         why: String,
     },
     /// The binary cannot be read.
@@ -112,30 +112,30 @@ pub enum ArtifactError {
     Unreadable {
         /// The binary.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
-    /// This machine does not let us.
+    /// A local file operation failed.
     #[error("cannot write `{}`", path.display())]
     Local {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
-    /// Somebody asked for an end.
+    /// A stop was requested.
     #[error("the fetch was stopped")]
     Stopped,
 }
 
 fn named(there: &[String]) -> String {
-    if there.is_empty() { "is none at all".into() } else { format!("are: {}", there.join(", ")) }
+    if there.is_empty() { "has none".into() } else { format!("has: {}", there.join(", ")) }
 }
 
 impl ArtifactError {
-    /// True when it may be there later: who has time asks again.
+    /// True when a later retry may work.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -147,7 +147,7 @@ impl ArtifactError {
         }
     }
 
-    /// What the system says about a file.
+    /// A system error about a file.
     pub(super) fn local_error(path: &Path) -> impl Fn(std::io::Error) -> Self {
         move |source| Self::Local { path: path.into(), source }
     }

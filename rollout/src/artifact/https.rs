@@ -1,6 +1,6 @@
 //! A URL in, its bytes into a sink.
 //!
-//! Law: https, also after a redirect. Only this machine may be asked without encryption, and only at first hand.
+//! Law: https, also after a redirect. Only this machine may be used without encryption, and only without a redirect.
 
 use std::io::Read;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::{ArtifactError, ArtifactSink};
 const MAX_REDIRECTS: usize = 5;
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a server may say nothing.
+/// How long a server may send nothing.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Fetches a file.
@@ -40,7 +40,7 @@ pub(super) fn download(
     let mut at = check_url(url)?;
     for _ in 0..=MAX_REDIRECTS {
         let left = deadline.remaining().ok_or_else(|| transient_error(&at, "it took too long"))?;
-        // An error may hold the address.
+        // An error may contain the address.
         let told =
             |error: ureq::Error| transient_error(&at, error.to_string().replace(&at.to_string(), "it"));
         let asked = agent.get(&at).config().timeout_global(Some(left)).build();
@@ -53,7 +53,11 @@ pub(super) fn download(
         }
         if status != ureq::http::StatusCode::OK {
             let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
-            return Err(http_error(&at, format!("the server answers {}", status.as_u16()), passing));
+            return Err(http_error(
+                &at,
+                format!("the server answers with HTTP {}", status.as_u16()),
+                passing,
+            ));
         }
         let mut body = answer.body_mut().with_config().limit(u64::MAX).reader();
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -67,18 +71,18 @@ pub(super) fn download(
     Err(permanent_error(&at, format!("the server redirects more than {MAX_REDIRECTS} times")))
 }
 
-/// The server does not give it, and will not.
+/// A permanent error: a retry will not help.
 fn permanent_error(at: &Uri, why: impl Into<String>) -> ArtifactError {
     http_error(at, why, false)
 }
 
-/// The connection was not there, or not long enough.
+/// A temporary error: the connection failed or was too short.
 fn transient_error(at: &Uri, why: impl Into<String>) -> ArtifactError {
     http_error(at, why, true)
 }
 
 fn http_error(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError {
-    // What follows the path may be a key to it.
+    // The part after the path may be a secret.
     let url =
         format!("{}://{}{}", at.scheme_str().unwrap_or_default(), at.host().unwrap_or_default(), at.path());
     ArtifactError::Http { url, why: why.into(), passing }
@@ -87,7 +91,7 @@ fn http_error(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError 
 /// The URL of the record: https, or http on this machine.
 fn check_url(url: &str) -> Result<Uri, ArtifactError> {
     let odd = |why: &str| ArtifactError::Malformed { why: why.into() };
-    let at: Uri = url.parse().map_err(|_| odd("`url` is no URL"))?;
+    let at: Uri = url.parse().map_err(|_| odd("`url` is not a URL"))?;
     if at.authority().is_none_or(|authority| authority.as_str().contains('@')) {
         return Err(odd("`url` needs a host, and no user or password"));
     }
@@ -103,9 +107,9 @@ fn is_loopback(at: &Uri) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Where a redirect leads to.
+/// The target of a redirect.
 fn resolve_redirect(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
-    let refused = || permanent_error(from, "the server redirects to where nobody goes without https");
+    let refused = || permanent_error(from, "the server redirects to an address without https");
     let target = match (to.starts_with('/') && !to.starts_with("//"), from.authority()) {
         (true, Some(authority)) => format!("{}://{authority}{to}", from.scheme_str().unwrap_or("https")),
         _ => to.to_owned(),
@@ -122,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_https_or_this_machine_is_asked() {
+    fn only_https_or_this_machine_is_used() {
         for fine in ["https://e.org/z", "http://127.0.0.1:8/z", "http://[::1]/z", "http://localhost/z"] {
             assert!(check_url(fine).is_ok(), "{fine}");
         }

@@ -1,4 +1,4 @@
-//! A version in, its binaries as a record names them out.
+//! A version in, its binaries in the form of a record out.
 
 use zagent_cache::source::{Deadline, RefStore, SourceError};
 
@@ -6,10 +6,10 @@ use super::parts::RELEASE_FILE;
 use super::{ArtifactError, PublishedRelease, list_published};
 use crate::record::{Artifact, Component};
 
-/// The binaries of a version that were published, one a machine.
+/// The published binaries of a version, one per machine.
 ///
 /// # Errors
-/// Fails when the repository cannot be asked, and when a ref does not hold what its name says.
+/// Fails when the repository cannot be reached, and when a ref does not contain what its name says.
 pub fn published_artifacts(
     ref_store: &mut RefStore,
     component: Component,

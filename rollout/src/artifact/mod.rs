@@ -1,8 +1,8 @@
 //! A binary of a release in the record, the file on this machine out.
 //!
-//! Law: nothing takes the place of the file before its size, its digest and its signatures are right, and it is never
-//! whole in memory. A signature is over the component, the version and the machine too, so it cannot be moved to
-//! another.
+//! Law: nothing replaces the file before its size, its digest and its signatures are checked, and it is never
+//! completely in memory. A signature also covers the component, the version and the machine, so it cannot be used for
+//! another binary.
 
 mod elf;
 mod error;
@@ -32,9 +32,9 @@ pub use self::release::{ReleaseArtifact, ReleaseTrust};
 pub use self::release_store::open_release_store;
 use crate::record::Artifact;
 
-/// Bytes of the largest binary.
+/// Maximum bytes of a binary.
 pub const MAX_ARTIFACT_BYTES: u64 = 512 << 20;
-/// How long a fetch may take unless the caller says otherwise.
+/// The default time limit of a fetch.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// The kernel and the machine that this program was built for, as artifacts name them.
@@ -46,7 +46,7 @@ pub const fn host_platform() -> (&'static str, &'static str) {
 /// The artifact for a kernel and a machine.
 ///
 /// # Errors
-/// Fails when there is none; it names those that are there.
+/// Fails when there is none; the error names the available ones.
 pub fn select_artifact<'a>(
     artifacts: &'a [Artifact],
     os: &str,
@@ -59,13 +59,13 @@ pub fn select_artifact<'a>(
     })
 }
 
-/// What fetches artifacts.
+/// Fetches artifacts.
 pub struct ArtifactFetcher {
-    /// Whose signatures count.
+    /// The accepted signers.
     pub trust: ReleaseTrust,
     /// The repository of the record, for artifacts in a ref.
     pub ref_store: Option<RefStore>,
-    /// How long one may take.
+    /// The time limit per fetch.
     pub timeout: Duration,
 }
 
@@ -73,7 +73,7 @@ impl ArtifactFetcher {
     /// Fetches an artifact into a file, which is replaced only by the right one. From its URL, or else from its ref.
     ///
     /// # Errors
-    /// Fails when it cannot be had, is not what the record says, is not signed as it must be, or `stop` is set.
+    /// Fails when it cannot be fetched, does not match the record, is not signed as required, or `stop` is set.
     pub fn fetch(
         &mut self,
         release: &ReleaseArtifact<'_>,
@@ -86,7 +86,7 @@ impl ArtifactFetcher {
                 why: format!("a binary cannot have {} bytes", artifact.size),
             });
         }
-        // The signature covers size and digest: who is refused by it is not even asked for the bytes.
+        // The signature covers size and digest: if it is refused, nothing is downloaded.
         self.trust.check(release, Timestamp::now())?;
         let deadline = Deadline::after(self.timeout);
         let mut last = ArtifactError::NoLocation;
@@ -108,7 +108,7 @@ impl ArtifactFetcher {
     }
 }
 
-/// Where the bytes go: a file, a digest, and a count that never goes beyond what was announced.
+/// The sink for the bytes: a file, a digest, and a count that never exceeds the announced size.
 struct ArtifactSink<'a> {
     file: &'a mut File,
     hasher: blake3::Hasher,
@@ -131,7 +131,7 @@ impl ArtifactSink<'_> {
     }
 }
 
-/// Fills a file beside the target, looks at it, and lets it take the place of the target.
+/// Fills a temporary file, checks it, and renames it to the target.
 fn download_file(
     artifact: &Artifact,
     into: &Path,

@@ -1,6 +1,6 @@
-//! A release in a Git ref: the binary in parts, and what it is, in one commit.
+//! A release in a Git ref: the binary in parts, and its description, in one commit.
 //!
-//! Law: whoever reads it holds one part at a time.
+//! Law: a reader holds one part in memory at a time.
 
 use serde::{Deserialize, Serialize};
 use zagent_cache::source::{Deadline, RefStore, SourceError};
@@ -8,9 +8,9 @@ use zagent_cache::source::{Deadline, RefStore, SourceError};
 use super::{ArtifactError, ArtifactSink};
 use crate::record::{Artifact, Component};
 
-/// Bytes of a part; the last one may have less.
+/// Bytes of a part; the last one may be smaller.
 pub(super) const PART_BYTES: usize = 1 << 20;
-/// The file that says what the parts are.
+/// The file that describes the parts.
 pub(super) const RELEASE_FILE: &str = "release.yaml";
 
 /// `release.yaml`: what was published.
@@ -19,7 +19,7 @@ pub(super) const RELEASE_FILE: &str = "release.yaml";
 pub struct PublishedRelease {
     /// The version of the format.
     pub schema: u32,
-    /// What it is a binary of.
+    /// The component.
     pub component: Component,
     /// Its version.
     pub version: String,

@@ -1,6 +1,6 @@
-//! A binary in, a ref that holds it out.
+//! A binary in, a ref that contains it out.
 //!
-//! Law: a version that was published keeps its bytes. Only signatures are added to it.
+//! Law: the content of a published version never changes. Only signatures are added.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,18 +18,18 @@ use super::{
 };
 use crate::record::{Artifact, Component};
 
-/// A release that is to be published.
+/// A release to publish.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishRequest<'a> {
     /// The binary.
     pub file: &'a Path,
-    /// What it is a binary of.
+    /// The component.
     pub component: Component,
     /// Its version.
     pub version: &'a str,
-    /// The kernel that it is for, when the file does not say.
+    /// The kernel that it is for, if the file does not say.
     pub os: Option<&'a str>,
-    /// The machine that it is for, when the file does not say.
+    /// The machine that it is for, if the file does not say.
     pub arch: Option<&'a str>,
     /// The keys that sign it.
     pub keys: &'a [std::path::PathBuf],
@@ -42,14 +42,14 @@ pub struct ReleaseBinary {
     pub published: PublishedRelease,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PublishOutcome {
-    /// It is there now.
+    /// It is published now.
     Published,
-    /// It was there; signatures were added.
+    /// It was published before; signatures were added.
     SignaturesAdded,
-    /// It was there, just so.
+    /// It was published before, unchanged.
     Unchanged,
 }
 
@@ -57,7 +57,7 @@ impl ReleaseBinary {
     /// Reads and signs a binary.
     ///
     /// # Errors
-    /// Fails when it cannot be read, is for another machine than was said, or a key does not sign.
+    /// Fails when it cannot be read, is for another machine than given, or a key does not sign.
     pub fn read(request: &PublishRequest<'_>) -> Result<Self, ArtifactError> {
         let unread = |source| ArtifactError::Unreadable { path: request.file.into(), source };
         let mut file = File::open(request.file).map_err(unread)?;
@@ -95,10 +95,10 @@ impl ReleaseBinary {
         })
     }
 
-    /// Puts it into its ref.
+    /// Writes it to its ref.
     ///
     /// # Errors
-    /// Fails when the repository cannot be asked or does not take it, or has other bytes under that version.
+    /// Fails when the repository cannot be reached or refuses it, or has different content for that version.
     pub fn publish(
         &mut self,
         ref_store: &mut RefStore,
@@ -122,7 +122,7 @@ impl ReleaseBinary {
         match ref_store.update(&name, old.as_ref(), &sheet, deadline).map_err(&failed)? {
             PushOutcome::Done => Ok(outcome),
             PushOutcome::Stale => {
-                Err(refused("somebody else published it at the same time; try again".into()))
+                Err(refused("someone else published it at the same time; try again".into()))
             }
             PushOutcome::NotFastForward { message } | PushOutcome::Denied { message } => {
                 Err(refused(message))
@@ -134,7 +134,7 @@ impl ReleaseBinary {
         }
     }
 
-    /// Looks at what was published before; true when there is a signature to add.
+    /// Checks what was published before; true when there is a signature to add.
     fn compare_published(
         &mut self,
         ref_store: &mut RefStore,
@@ -159,7 +159,7 @@ impl ReleaseBinary {
         }
         let known = was.signature.clone().unwrap_or_default();
         let new = is.signature.take().unwrap_or_default();
-        // The same key makes the same signature, or one more; either way nobody counts twice.
+        // The same key makes the same signature, or one more; in both cases a signer counts once.
         let added = !new.is_empty() && !known.contains(&new);
         let all = if added { format!("{known}{new}") } else { known };
         is.signature = (!all.is_empty()).then_some(all);
@@ -189,7 +189,7 @@ fn git_error(name: &str) -> impl Fn(SourceError) -> ArtifactError {
     move |source| ArtifactError::Git { reference: name.to_owned(), source: Box::new(source) }
 }
 
-/// The machine that a file is for: as it says itself, or as was said.
+/// The machine that a file is for: from the file, or as given.
 fn resolve_machine(
     head: &[u8],
     os: Option<&str>,
@@ -205,14 +205,14 @@ fn resolve_machine(
             Ok((os.to_owned(), arch.to_owned()))
         }
         (None, Some(os), Some(arch)) => Ok((os.to_owned(), arch.to_owned())),
-        _ => odd("the file does not say for which machine it is: give --os and --arch".into()),
+        _ => odd("cannot detect the machine type of the file: pass --os and --arch".into()),
     }
 }
 
-/// What was published: versions and machines, and the commits that hold them.
+/// The published versions and machines, and the commits that contain them.
 ///
 /// # Errors
-/// Fails when the repository cannot be asked.
+/// Fails when the repository cannot be reached.
 pub fn list_published(
     ref_store: &mut RefStore,
     deadline: Deadline,

@@ -1,6 +1,6 @@
-//! What a signature of a release is over, and whether it counts.
+//! The signed text of a release, and whether a signature is accepted.
 //!
-//! The text, whose bytes are signed in the namespace `zagent-release` (each line ends with a newline):
+//! The signed text in the namespace `zagent-release` (each line ends with a newline):
 //!
 //! ```text
 //! zagent-release 1
@@ -19,7 +19,7 @@ use zagent_config::settings::{RequiredSignatures, TrustSettings};
 use super::ArtifactError;
 use crate::record::{Artifact, Component};
 
-/// One binary, and what it is a binary of.
+/// One binary, and its component and version.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseArtifact<'a> {
     /// What is rolled out.
@@ -54,7 +54,7 @@ impl ReleaseArtifact<'_> {
     }
 }
 
-/// Whose signatures count, and whether there must be one.
+/// The accepted signers, and whether a signature is required.
 #[derive(Debug)]
 pub struct ReleaseTrust {
     signers: Option<AllowedSigners>,
@@ -63,11 +63,11 @@ pub struct ReleaseTrust {
 }
 
 impl ReleaseTrust {
-    /// As the settings say: with `trust.require: none` a release need not be signed, but a signature on it must be good
-    /// when there is somebody whose signature counts.
+    /// From the settings: with `trust.require: none` a release need not be signed, but a signature on it must be valid
+    /// if any signers are configured.
     ///
     /// # Errors
-    /// Fails when the files that say whose signatures count are needed or there, and cannot be used.
+    /// Fails when the signers files are needed or exist, and cannot be used.
     pub fn from_settings(trust: &TrustSettings) -> Result<Self, SignatureError> {
         let required = trust.require != RequiredSignatures::None;
         let signers = match AllowedSigners::read(trust) {
@@ -78,10 +78,10 @@ impl ReleaseTrust {
         Ok(Self { signers, required, threshold: trust.threshold })
     }
 
-    /// Who signed a release.
+    /// The signers of a release.
     ///
     /// # Errors
-    /// Fails when nobody did whose signature counts, unless nobody must.
+    /// Fails when no accepted key signed it, unless a signature is optional.
     pub fn check(&self, release: &ReleaseArtifact<'_>, now: Timestamp) -> Result<Vec<Signer>, ArtifactError> {
         let text = release.signed_text()?;
         match (&self.signers, release.artifact.signature.as_deref()) {

@@ -1,4 +1,4 @@
-//! The settings in, the repository that holds releases and the way to fetch them out.
+//! The settings in, the repository with the releases and the way to fetch them out.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,11 @@ use zagent_config::settings::{BoardKind, Settings};
 use super::{ArtifactError, ArtifactFetcher, ReleaseTrust, TIMEOUT};
 use crate::board::{BoardError, GitBoardConfig};
 
-/// What `rollout.url` says when records are on the board.
+/// The value of `rollout.url` when records are on the board.
 const BOARD: &str = "board";
 
-/// The repository of releases: that of the rollouts. When those are on a board that is no repository, the first remote
-/// of the source.
+/// The release repository: the rollout repository. If rollouts are on a board that is not a repository, the first
+/// remote of the source.
 ///
 /// # Errors
 /// Fails when there is none.
@@ -33,10 +33,10 @@ pub fn open_release_store(settings: &Settings, scratch: Option<PathBuf>) -> Resu
 }
 
 impl ArtifactFetcher {
-    /// As the settings say. Without a repository, only what is offered over https can be fetched.
+    /// From the settings. Without a repository, only artifacts with an https URL can be fetched.
     ///
     /// # Errors
-    /// Fails when the files that say whose signatures count cannot be used.
+    /// Fails when the signers files cannot be used.
     pub fn open(settings: &Settings) -> Result<Self, ArtifactError> {
         let judge = ReleaseTrust::from_settings(&settings.trust)?;
         Ok(Self { trust: judge, ref_store: open_release_store(settings, None).ok(), timeout: TIMEOUT })

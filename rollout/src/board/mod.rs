@@ -1,7 +1,7 @@
-//! Where nodes report and rollouts are written: keys in, values with a token out.
+//! The place for node reports and rollout records: keys in, values with a token out.
 //!
-//! Law: a value is replaced only by whoever knows it: [`Board::put`] names the token of what it replaces, or none for a
-//! key that must not be there. An answer that got lost is [`BoardError::Unknown`]: whoever gets it reads again.
+//! Law: only a writer that knows the present version replaces a value: [`Board::put`] names the token of the value it
+//! replaces, or none for a key that must not exist. A lost answer is [`BoardError::Unknown`]: the caller reads again.
 
 mod git;
 #[cfg(feature = "nats")]
@@ -19,10 +19,10 @@ pub use self::git::{GitBoard, GitBoardConfig};
 pub use self::nats::NatsBoard;
 pub use self::sled::SledBoard;
 
-/// Bytes of a key.
+/// Maximum bytes of a key.
 const MAX_KEY: usize = 768;
 
-/// What names one version of a value.
+/// The name of one version of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VersionToken(pub String);
 
@@ -32,109 +32,109 @@ impl fmt::Display for VersionToken {
     }
 }
 
-/// A value as it was found.
+/// A stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoardEntry {
     /// The value.
     pub value: Vec<u8>,
-    /// Which version of it.
+    /// Its version.
     pub token: VersionToken,
 }
 
-/// Something to write.
+/// A write.
 #[derive(Clone, Copy, Debug)]
 pub struct BoardWrite<'a> {
     /// The value.
     pub value: &'a [u8],
-    /// What it replaces; none when the key must not be there.
+    /// The token it replaces; `None` when the key must not exist.
     pub expected: Option<&'a VersionToken>,
-    /// What happened, for the log of those boards that keep one.
+    /// What happened, for boards that keep a log.
     pub note: &'a str,
     /// False for a write that the log need not keep, such as a heartbeat.
     pub lasting: bool,
 }
 
-/// Why a board did not do it.
+/// Why a board operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
-    /// Somebody else has written meanwhile.
-    #[error("`{key}` was changed by somebody else meanwhile")]
+    /// Someone else has written in the meantime.
+    #[error("`{key}` was changed by another writer in the meantime")]
     Conflict {
         /// Which value.
         key: String,
     },
-    /// It may have happened or not.
-    #[error("whether `{key}` was written is not known: the answer got lost")]
+    /// Unknown whether it happened.
+    #[error("unknown whether `{key}` was written: the answer was lost")]
     Unknown {
         /// Which value.
         key: String,
-        /// What was seen.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Nobody answers.
+    /// The board does not answer.
     #[error("cannot reach {board}")]
     Unreachable {
-        /// Which board, without a secret.
+        /// The board, without secrets.
         board: String,
-        /// What was seen.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It says no.
+    /// The board refuses.
     #[error("the board {board} refuses: {message}")]
     Refused {
         /// Which board.
         board: String,
-        /// What it said, and what may help.
+        /// Its message, and what may help.
         message: String,
     },
-    /// What is there is not what we write.
-    #[error("`{key}` on the board cannot be understood: {message}")]
+    /// The value is not in zagent's format.
+    #[error("cannot read `{key}` on the board: {message}")]
     Damaged {
         /// Which value.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
 }
 
 /// A board.
 pub trait Board: Send {
-    /// One value; none when the key is not there.
+    /// One value; `None` when the key does not exist.
     ///
     /// # Errors
-    /// Fails when the board cannot be asked.
+    /// Fails when the board cannot be reached.
     fn get(&mut self, key: &str) -> Result<Option<BoardEntry>, BoardError>;
 
-    /// Writes one value, when it is still what the writer knows.
+    /// Writes one value, if it is still the version that the writer knows.
     ///
     /// # Errors
-    /// Fails with a conflict when it is not, and when the board cannot be asked.
+    /// Fails with a conflict when it is not, and when the board cannot be reached.
     fn put(&mut self, key: &str, write: BoardWrite<'_>) -> Result<VersionToken, BoardError>;
 
-    /// All values whose keys begin so, by key.
+    /// All values with this key prefix, by key.
     ///
     /// # Errors
-    /// Fails when the board cannot be asked.
+    /// Fails when the board cannot be reached.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, BoardEntry)>, BoardError>;
 
-    /// The keys that the last list left out: they are there, and what they hold does not count.
+    /// The keys that the last list skipped: they exist, but their values are not accepted.
     fn skipped_keys(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Removes one value, when it is still what the writer knows. One that is not there is removed.
+    /// Removes one value, if it is still the version that the writer knows. A missing value is not an error.
     ///
     /// # Errors
     /// As [`Board::put`].
     fn delete(&mut self, key: &str, expected: &VersionToken) -> Result<(), BoardError>;
 }
 
-/// The board of the settings; none when they name none.
+/// The board in the settings; `None` when there is none.
 ///
 /// # Errors
-/// Fails when its address or what it needs on this machine cannot be used.
+/// Fails when its address, or something it needs on this machine, cannot be used.
 pub fn open(settings: &Settings) -> Result<Option<Box<dyn Board>>, BoardError> {
     let paths = Paths::new(&settings.root);
     match settings.board.kind {
@@ -157,14 +157,14 @@ fn nats(_: &Settings) -> Result<Box<dyn Board>, BoardError> {
     Err(BoardError::Refused { board: "nats".into(), message: message.into() })
 }
 
-/// Looks at a key before it becomes a ref, a subject or a file: parts between slashes, each one a name.
+/// Checks a key before it becomes a ref, a subject or a file: parts separated by slashes, each a valid name.
 ///
 /// # Errors
-/// Fails when one of them is none.
+/// Fails when one of them is not valid.
 pub fn check_key(board: &str, key: &str) -> Result<(), BoardError> {
     let refused = |why: String| BoardError::Refused {
         board: board.to_owned(),
-        message: format!("{key:?} is no key of a board: {why}"),
+        message: format!("{key:?} is not a valid board key: {why}"),
     };
     if key.len() > MAX_KEY {
         return Err(refused(format!("it has more than {MAX_KEY} bytes")));

@@ -1,10 +1,11 @@
 //! The board of one machine: a sled store that several processes use in turn.
 //!
-//! Law: whoever uses the store holds the lock file beside it, and opens the store for one act; so a compare and its swap
-//! are one. A store that does not open is moved aside and made anew: what is on it may be lost, what is wrong may not stay.
+//! Law: a process that uses the store holds the lock file beside it, and opens the store for one operation; so each
+//! compare-and-swap is atomic. A store that does not open is moved aside and replaced: its data may be lost, but the
+//! board works again.
 //!
-//! Why not keep it open: sled locks its directory for one process, and the watchdog, the agent and the command line all
-//! report and read here.
+//! Why it does not stay open: sled locks its directory for one process, and the watchdog, the agent and the command
+//! line all report and read here.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -17,15 +18,15 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{Board, BoardEntry, BoardError, BoardWrite, VersionToken, check_key};
 
-/// How long others are waited for.
+/// How long to wait for other processes.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often it is tried again.
+/// The retry interval.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
-/// Bytes that the store may hold in memory: it is open for one act.
+/// Memory limit of the store: it is open for one operation.
 const CACHE_BYTES: u64 = 1 << 20;
-/// Bytes of the version before a value.
+/// Bytes of the version in front of a value.
 const VERSION_BYTES: usize = 8;
-/// The tree that names the store.
+/// The tree with the name of the store.
 const META_TREE: &str = "meta";
 /// The key of that name.
 const STORE_NAME_KEY: &str = "name";
@@ -44,7 +45,7 @@ struct SledStore {
 }
 
 impl SledBoard {
-    /// The board in a directory, which need not be there yet.
+    /// The board in a directory, which may not exist yet.
     #[must_use]
     pub const fn new(dir: PathBuf) -> Self {
         Self { dir }
@@ -58,7 +59,7 @@ impl SledBoard {
                 sled::Config::new().path(self.dir.join("store")).cache_capacity(CACHE_BYTES).open()
             }) {
                 Ok(db) => break db,
-                // Threads of the process before may still be about to let go of it.
+                // Threads of the previous process may not have released it yet.
                 Err(sled::Error::Io(e)) if is_locked(&e) => {
                     if Instant::now() >= until {
                         return Err(self.unreachable(e));
@@ -73,17 +74,17 @@ impl SledBoard {
         Ok(SledStore { db, name, _lock: lock })
     }
 
-    /// Moves a store that does not open out of the way; one such store is kept for whoever wants to look.
+    /// Moves a store that does not open out of the way; one such store is kept for an investigation.
     fn move_aside(&self, error: &sled::Error) -> io::Result<()> {
         let (store, aside) = (self.dir.join("store"), self.dir.join("store.damaged"));
-        tracing::warn!(store = %store.display(), %error, "the board does not open: it is moved aside and made anew");
+        tracing::warn!(store = %store.display(), %error, "cannot open the board; moving it aside and creating a new one");
         match std::fs::remove_dir_all(&aside) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => std::fs::rename(&store, &aside),
         }
     }
 
-    /// What tells this store from the one before it, whose versions began at the same number.
+    /// Distinguishes this store from the one before it, whose versions started at the same number.
     fn store_name(&self, db: &sled::Db) -> Result<String, sled::Error> {
         let meta = db.open_tree(META_TREE)?;
         if let Some(name) = meta.get(STORE_NAME_KEY)? {
@@ -124,9 +125,9 @@ impl SledBoard {
     }
 }
 
-/// Opens a store; a damaged one can make sled panic as well as fail.
+/// Opens a store; with a damaged one, sled may panic or fail.
 fn catch_panic<T>(act: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
-    let fell = || sled::Error::ReportableBug("it fell over the store".into());
+    let fell = || sled::Error::ReportableBug("sled panicked on the store".into());
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(fell()))
 }
 
@@ -134,12 +135,12 @@ fn display_dir(dir: &Path) -> String {
     format!("`{}`", dir.display())
 }
 
-/// True when somebody else has the store open.
+/// True when another process has the store open.
 fn is_locked(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("could not acquire lock")
 }
 
-/// True when the fault is not in the store: a new one would fare no better.
+/// True when the problem is not in the store: a new one would fail too.
 fn is_local_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | StorageFull | QuotaExceeded)
@@ -162,7 +163,7 @@ impl SledStore {
         self.db.get(key)
     }
 
-    /// The value as it is now, when it is what the writer knows.
+    /// The present value, if it is what the writer knows.
     fn check_version(
         &self,
         key: &str,

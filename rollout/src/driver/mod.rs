@@ -1,7 +1,7 @@
-//! One turn of a driver: record and reports are read, the step is taken, the record is written.
+//! One turn of a driver: read the record and the reports, take the step, write the record.
 //!
-//! Law: nothing is written over somebody else's write. Whoever loses reads again, and steps aside where another drives.
-//! A step that cannot be written down is not taken for done: the rollout is aborted, and whoever runs this is told.
+//! Law: a driver never overwrites another writer. After a conflict it reads again, and stops if another driver is
+//! active. A step that cannot be saved does not count as done: the rollout is aborted, and the caller gets an error.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,38 +14,38 @@ use crate::driver_logic::{self, DriveStep};
 use crate::record::{RolloutMode, RolloutRecord, RolloutStatus};
 use crate::records::{Records, Reports, VersionedValue};
 
-/// How often a turn reads again after it lost.
+/// How often a turn reads again after a conflict.
 const MAX_TRIES: usize = 4;
-/// When to try again after it lost every time.
+/// When to try again after conflicts only.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A driver.
 pub struct RolloutDriver<'a> {
-    /// Who.
+    /// Its id.
     pub id: String,
-    /// Where records are.
+    /// The record store.
     pub records: &'a mut dyn Records,
-    /// Where nodes report.
+    /// The report store.
     pub reports: &'a mut dyn Reports,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriveOutcome {
-    /// It goes on.
+    /// The rollout continues.
     Continues {
-        /// The record as it is now.
+        /// The present record.
         record: RolloutRecord,
-        /// When to look again.
+        /// The time of the next turn.
         wait: Duration,
         /// What happened.
         notes: Vec<String>,
     },
-    /// It is over.
+    /// The rollout has ended.
     Finished(RolloutRecord),
-    /// Another drives.
+    /// Another driver is active.
     SteppedAside {
-        /// Who.
+        /// Its id.
         driver: String,
     },
 }
@@ -53,13 +53,13 @@ pub enum DriveOutcome {
 /// Why a turn failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// There is no such rollout, or no longer.
-    #[error("there is no rollout {id} (any more): `zagent rollout list` shows those that are there")]
+    /// The rollout does not exist, or no longer.
+    #[error("the rollout {id} does not exist or was deleted; run `zagent rollout list` to see all rollouts")]
     Gone {
         /// Which.
         id: RolloutId,
     },
-    /// Nobody drives such a rollout.
+    /// This rollout needs no driver.
     #[error("the rollout {id} needs no driver: {why}")]
     NotDrivable {
         /// Which.
@@ -68,7 +68,9 @@ pub enum DriveError {
         why: &'static str,
     },
     /// The record or the reports could not be read; nothing was changed.
-    #[error("cannot see how the rollout {id} stands; it goes on where it is once this works again")]
+    #[error(
+        "cannot read the state of the rollout {id}; it continues from the same point when the board is readable again"
+    )]
     ReadFailed {
         /// Which.
         id: RolloutId,
@@ -76,12 +78,12 @@ pub enum DriveError {
         #[source]
         source: BoardError,
     },
-    /// A step could not be written down.
-    #[error("cannot write down how the rollout {id} goes on; {end}")]
+    /// A step could not be saved.
+    #[error("cannot save the progress of the rollout {id}; {end}")]
     WriteFailed {
         /// Which.
         id: RolloutId,
-        /// What became of it.
+        /// What happened to the rollout.
         end: WriteFailureOutcome,
         /// Why.
         #[source]
@@ -89,7 +91,7 @@ pub enum DriveError {
     },
 }
 
-/// What became of a rollout whose record could not be written.
+/// What happened to a rollout whose record could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailureOutcome {
     /// It is aborted.
@@ -105,8 +107,8 @@ impl std::fmt::Display for WriteFailureOutcome {
         f.write_str(match self {
             Self::Aborted => "it was aborted",
             Self::NotAborted => {
-                "it could not be aborted either: nodes take back what nobody confirms, and another driver \
-                 adopts it after a minute"
+                "it could not be aborted either: nodes roll back what no driver confirms, and another driver \
+                 takes over after a minute"
             }
             Self::HeartbeatMissed => "only a heartbeat is missing",
         })
@@ -114,16 +116,16 @@ impl std::fmt::Display for WriteFailureOutcome {
 }
 
 impl RolloutDriver<'_> {
-    /// Looks once, and moves the rollout on when it is time. Does not wait.
+    /// Checks the rollout once, and moves it on if it is time. Does not wait.
     ///
     /// # Errors
-    /// Fails when the rollout is gone or needs no driver, and when the board cannot be read or written.
+    /// Fails when the rollout was deleted or needs no driver, and when the board cannot be read or written.
     pub fn drive_once(&mut self, id: &RolloutId, now: Timestamp) -> Result<DriveOutcome, DriveError> {
         let unread = |source| DriveError::ReadFailed { id: id.clone(), source };
         let mut lost: Option<(RolloutRecord, VersionToken, DriveStep)> = None;
-        // How often somebody else had really written meanwhile.
+        // How often someone else really wrote in the meantime.
         let mut races = 0;
-        // What was written when the answer got lost.
+        // What was written when the answer was lost.
         let mut unsure: Option<DriveStep> = None;
         for _ in 0..MAX_TRIES {
             let held = self.records.get(id).map_err(unread)?;
@@ -136,7 +138,7 @@ impl RolloutDriver<'_> {
             if let Some(turn) = self.step_aside(&record, now)? {
                 return Ok(turn);
             }
-            // Who lost to nobody has lost nothing but its patience.
+            // A conflict without another writer: nothing was lost, try again.
             races += usize::from(lost.as_ref().is_some_and(|(_, before, _)| *before != token));
             self.reports.pin_keys(&record);
             let reports = self.reports.latest_reports(record.component).map_err(unread)?;
@@ -155,15 +157,16 @@ impl RolloutDriver<'_> {
         }
         let (record, token, step) = lost.ok_or_else(|| DriveError::Gone { id: id.clone() })?;
         if races == 0 && unsure.is_none() {
-            let message = "it calls every write a lost race, and nobody else has written: look at its locks and its disk".into();
+            let message = "it reports every write as a conflict, although nobody else wrote: check its locks and its disk"
+                .into();
             let source = BoardError::Refused { board: "of rollouts".into(), message };
             return Err(self.handle_write_failure(&record, &token, &step, source, now));
         }
         Ok(DriveOutcome::Continues { record, wait: RETRY_AFTER, notes: vec![] })
     }
 
-    /// The rollouts that nobody drives although somebody must, and those that this driver drove before it was started anew: an
-    /// agent that drives is replaced by the rollouts that it drives.
+    /// The rollouts that need a driver and have none, and those that this driver had before its restart: a rollout can
+    /// replace the agent that drives it.
     ///
     /// # Errors
     /// Fails when the records cannot be read.
@@ -176,7 +179,8 @@ impl RolloutDriver<'_> {
             .collect())
     }
 
-    /// Stops driving: whoever goes on need not wait until this driver counts as gone. Without that write it does, and no more.
+    /// Stops driving, so that the next driver need not wait for the timeout. If this write fails, the next driver
+    /// waits.
     ///
     /// # Errors
     /// Fails when the record cannot be read or written.
@@ -189,7 +193,7 @@ impl RolloutDriver<'_> {
         self.records.put(&next, Some(&token), &format!("{} stops driving", self.id), true).map(drop)
     }
 
-    /// The end of a turn where there is nothing for this driver to do.
+    /// The end of a turn without work for this driver.
     fn step_aside(&self, record: &RolloutRecord, now: Timestamp) -> Result<Option<DriveOutcome>, DriveError> {
         let undriven = |why| Err(DriveError::NotDrivable { id: record.id.clone(), why });
         if record.state.is_final() {
@@ -199,7 +203,7 @@ impl RolloutDriver<'_> {
             return undriven("it is a dry run");
         }
         if record.mode == RolloutMode::Clock {
-            return undriven("its nodes go by the clock");
+            return undriven("it is in clock mode");
         }
         let other = record
             .driver
@@ -212,7 +216,7 @@ impl RolloutDriver<'_> {
         match step.notes.as_slice() {
             [] => format!("heartbeat of {}", self.id),
             [one] => one.clone(),
-            // The last one tells where it ended: that is the line that a log shows.
+            // The last note says where the turn ended: a log shows that line.
             [.., last] => format!("{last}\n\n{}", step.notes.join("\n")),
         }
     }
@@ -226,7 +230,7 @@ impl RolloutDriver<'_> {
         now: Timestamp,
     ) -> DriveError {
         let end = if step.lasting {
-            let why = format!("the driver {} could not write: {source}", self.id);
+            let why = format!("the driver {} cannot write: {source}", self.id);
             let mut aborted = record.clone();
             (aborted.state, aborted.finished) = (RolloutStatus::Aborted, Some(now));
             (aborted.reason, aborted.serial) = (Some(why.clone()), record.serial.saturating_add(1));
@@ -241,14 +245,14 @@ impl RolloutDriver<'_> {
     }
 }
 
-/// Notes the keys that nodes sign with, each once: from then on the record holds every driver to them.
+/// Records the keys that nodes sign with, each once: from then on every driver requires them.
 fn pin_keys(record: &mut RolloutRecord, keys: &BTreeMap<NodeId, String>) {
     for (id, progress) in record.nodes.iter_mut().filter(|(_, progress)| progress.key.is_none()) {
         progress.key = keys.get(id).cloned();
     }
 }
 
-/// What a step that is written down means for whoever asked for it.
+/// The result for the caller of a step that was saved.
 fn step_outcome(step: DriveStep) -> DriveOutcome {
     if step.record.state.is_final() {
         return DriveOutcome::Finished(step.record);

@@ -1,4 +1,4 @@
-//! Turns on records in memory that lose, forget and refuse.
+//! Turns on records in memory that conflict, lose answers and refuse.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,15 +12,15 @@ use crate::report::{NodeActivity, NodeReport};
 
 /// What the next write does.
 enum WriteFault {
-    /// Somebody else's record is there first.
+    /// Someone else's record is written first.
     Lose(Box<RolloutRecord>),
-    /// It is written, and the answer gets lost.
+    /// It is written, and the answer is lost.
     WrittenUnknown,
-    /// It is not written, and the answer gets lost.
+    /// It is not written, and the answer is lost.
     UnwrittenUnknown,
-    /// The place is not there.
+    /// The store cannot be reached.
     Unreachable,
-    /// It calls it a lost race, and nobody has written.
+    /// It reports a conflict although nobody has written.
     Locked,
 }
 
@@ -166,7 +166,7 @@ fn turns_move_a_rollout_and_leave_a_log() {
 }
 
 #[test]
-fn who_loses_reads_again_and_steps_aside_where_another_drives() {
+fn after_a_conflict_a_driver_reads_again_and_yields_to_another() {
     let mut reports = MemoryReports::default();
     let theirs = driver_logic::step(&record(&[&["a"]]), &BTreeMap::new(), "two", at(0)).record;
     let mut records = MemoryRecords::with_record(record(&[&["a"]]));
@@ -174,7 +174,7 @@ fn who_loses_reads_again_and_steps_aside_where_another_drives() {
     let lost = turn(&mut records, &mut reports, "one", 1).unwrap();
     assert_eq!(lost, DriveOutcome::SteppedAside { driver: "two".to_owned() });
     assert_eq!(records.only(), &theirs);
-    // An abort that came between is seen, and finished.
+    // An abort that was written in between is seen, and finished.
     let mut records = MemoryRecords::with_record(theirs.clone());
     records.faults.push_back(WriteFault::Lose(Box::new(driver_logic::abort(&theirs, "stop", at(9)))));
     assert!(
@@ -184,7 +184,7 @@ fn who_loses_reads_again_and_steps_aside_where_another_drives() {
 }
 
 #[test]
-fn an_answer_that_got_lost_is_looked_up() {
+fn a_lost_answer_is_looked_up() {
     for (fault, writes) in [(WriteFault::WrittenUnknown, 0), (WriteFault::UnwrittenUnknown, 1)] {
         let (mut records, mut reports) =
             (MemoryRecords::with_record(record(&[&["a"]])), MemoryReports::default());
@@ -196,7 +196,7 @@ fn an_answer_that_got_lost_is_looked_up() {
 }
 
 #[test]
-fn a_step_that_cannot_be_written_aborts_loudly_and_a_heartbeat_does_not() {
+fn a_failed_step_write_aborts_and_a_failed_heartbeat_does_not() {
     let started = driver_logic::step(&record(&[&["a"]]), &BTreeMap::new(), "one", at(0)).record;
     let mut reports = MemoryReports::default();
     let end = |seconds, faults: usize, reports: &mut MemoryReports| {
@@ -211,13 +211,13 @@ fn a_step_that_cannot_be_written_aborts_loudly_and_a_heartbeat_does_not() {
     reports.put(&says("a", NodeActivity::Staged, None, at(1))).unwrap();
     let (how, state, words) = end(1, 1, &mut reports);
     assert_eq!((how, state), (WriteFailureOutcome::Aborted, RolloutStatus::Aborted), "{words}");
-    assert_eq!(words, "cannot write down how the rollout r1 goes on; it was aborted");
+    assert_eq!(words, "cannot save the progress of the rollout r1; it was aborted");
     let (how, state, words) = end(1, 2, &mut reports);
     assert_eq!((how, state), (WriteFailureOutcome::NotAborted, RolloutStatus::Rolling), "{words}");
 }
 
 #[test]
-fn what_cannot_be_read_or_driven_is_left_as_it_is() {
+fn an_unreadable_or_driverless_rollout_is_unchanged() {
     let mut reports = MemoryReports(BTreeMap::new(), true);
     let mut records = MemoryRecords::with_record(record(&[&["a"]]));
     let error = turn(&mut records, &mut reports, "one", 0).unwrap_err();
@@ -235,7 +235,7 @@ fn what_cannot_be_read_or_driven_is_left_as_it_is() {
 }
 
 #[test]
-fn a_rollout_whose_driver_is_gone_is_found_and_adopted_by_one_alone() {
+fn a_rollout_without_a_driver_is_taken_over_by_exactly_one() {
     let (mut records, mut reports) =
         (MemoryRecords::with_record(record(&[&["a"]])), MemoryReports::default());
     goes(turn(&mut records, &mut reports, "one", 0));
@@ -248,7 +248,7 @@ fn a_rollout_whose_driver_is_gone_is_found_and_adopted_by_one_alone() {
     };
     let stale = |records: &mut MemoryRecords, seconds| found(records, "two", seconds);
     assert_eq!((stale(&mut records, 59), stale(&mut records, 60)), (0, 1));
-    assert_eq!(found(&mut records, "one", 1), 1, "who was started anew finds its own at once");
+    assert_eq!(found(&mut records, "one", 1), 1, "a restarted driver finds its own rollout at once");
     let aside = turn(&mut records, &mut reports, "two", 59).unwrap();
     assert_eq!(aside, DriveOutcome::SteppedAside { driver: "one".to_owned() });
     let adopted = goes(turn(&mut records, &mut reports, "two", 60));
@@ -258,7 +258,7 @@ fn a_rollout_whose_driver_is_gone_is_found_and_adopted_by_one_alone() {
     assert_eq!(found(&mut records, "three", 61), 0);
 }
 
-/// Reports that are signed, and what they were held to.
+/// Signed reports, and the keys they were checked against.
 #[derive(Default)]
 struct SignedReports(MemoryReports, Vec<Option<String>>);
 
@@ -285,7 +285,7 @@ impl Reports for SignedReports {
 }
 
 #[test]
-fn the_record_holds_later_drivers_to_the_keys_that_nodes_sign_with() {
+fn later_drivers_require_the_node_keys_in_the_record() {
     let (mut records, mut reports) =
         (MemoryRecords::with_record(record(&[&["a"]])), SignedReports::default());
     reports.put(&says("a", NodeActivity::Staged, None, at(1))).unwrap();
@@ -297,15 +297,15 @@ fn the_record_holds_later_drivers_to_the_keys_that_nodes_sign_with() {
     assert_eq!(reports.1, [None, Some("SHA256:a".to_owned())]);
 }
 
-/// A server with a lock that nobody holds any more, or with a full disk, says that somebody else was faster.
+/// A server with a stale lock or a full disk reports that someone else was faster.
 #[test]
-fn who_stops_driving_leaves_the_record_to_the_next() {
+fn a_driver_that_stops_releases_the_record() {
     let (mut records, mut reports) =
         (MemoryRecords::with_record(record(&[&["a"]])), MemoryReports::default());
     goes(turn(&mut records, &mut reports, "one", 1));
     let mut other = RolloutDriver { records: &mut records, reports: &mut reports, id: "two".to_owned() };
     other.release(&id("r1")).unwrap();
-    assert!(records.only().driver.is_some(), "what another drives is not let go");
+    assert!(records.only().driver.is_some(), "a rollout of another driver is not released");
     let mut one = RolloutDriver { records: &mut records, reports: &mut reports, id: "one".to_owned() };
     one.release(&id("r1")).unwrap();
     assert_eq!((records.only().driver.as_ref(), records.only().state), (None, RolloutStatus::Rolling));
@@ -314,18 +314,18 @@ fn who_stops_driving_leaves_the_record_to_the_next() {
 }
 
 #[test]
-fn a_race_that_is_lost_to_nobody_is_told() {
+fn a_conflict_without_another_writer_is_reported() {
     let mut records = MemoryRecords::with_record(record(&[&["a"], &["b"]]));
     records.faults.extend((0..5).map(|_| WriteFault::Locked));
     let mut reports = MemoryReports::default();
     let mut driver = RolloutDriver { id: "d".into(), records: &mut records, reports: &mut reports };
     match driver.drive_once(&id("r1"), at(0)) {
         Err(DriveError::WriteFailed { end: WriteFailureOutcome::NotAborted, source, .. }) => {
-            assert!(source.to_string().contains("nobody else has written"), "{source}");
+            assert!(source.to_string().contains("nobody else wrote"), "{source}");
         }
         other => panic!("{other:?}"),
     }
-    // One such answer is nothing: the next try writes it.
+    // One such answer is harmless: the next try writes it.
     records.faults = VecDeque::from([WriteFault::Locked]);
     let mut driver = RolloutDriver { id: "d".into(), records: &mut records, reports: &mut reports };
     assert!(matches!(driver.drive_once(&id("r1"), at(0)), Ok(DriveOutcome::Continues { .. })));

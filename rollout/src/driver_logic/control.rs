@@ -1,6 +1,6 @@
-//! What people ask of a rollout: its end, a pause, and to go on.
+//! Requests of people to a rollout: abort, pause and resume.
 //!
-//! Law: asking twice is as good as once; nothing leads out of a final state.
+//! Law: every request is safe to repeat; a final status never changes.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct ControlRefused {
     pub id: String,
     /// Where it stands.
     pub state: &'static str,
-    /// What was asked for.
+    /// The request.
     pub wanted: &'static str,
 }
 
@@ -28,8 +28,8 @@ impl ControlRefused {
     }
 }
 
-/// The record of a rollout that somebody ends. What is confirmed stays; the driver, or whoever adopts it, finishes the rest.
-/// Where nobody drives, or whoever did is gone, this is the end.
+/// The record after an abort request. Confirmed nodes keep the new version; the driver, or the next one, finishes the
+/// rest. Without an active driver, the rollout ends at once.
 #[must_use]
 pub fn abort(record: &RolloutRecord, why: &str, now: Timestamp) -> RolloutRecord {
     let is_driven = record.driver.as_ref().is_some_and(|driver| is_live(driver, now));
@@ -50,10 +50,11 @@ pub fn abort(record: &RolloutRecord, why: &str, now: Timestamp) -> RolloutRecord
     next
 }
 
-/// The record of a rollout that starts nothing new until it is resumed. A batch that was told to switch is still finished.
+/// The record of a rollout that starts nothing new until it is resumed. A batch that was told to switch is still
+/// finished.
 ///
 /// # Errors
-/// Refuses what is over, or about to be.
+/// Refuses a rollout that has ended, or is about to end.
 pub fn pause(record: &RolloutRecord, why: &str, now: Timestamp) -> Result<RolloutRecord, ControlRefused> {
     match record.state {
         RolloutStatus::Paused => Ok(record.clone()),
@@ -72,10 +73,10 @@ pub fn pause(record: &RolloutRecord, why: &str, now: Timestamp) -> Result<Rollou
     }
 }
 
-/// The record of a rollout that goes on. The time that nodes have to prepare begins anew.
+/// The record of a resumed rollout. The time limit to prepare starts again.
 ///
 /// # Errors
-/// Refuses what is over, or about to be.
+/// Refuses a rollout that has ended, or is about to end.
 pub fn resume(record: &RolloutRecord, now: Timestamp) -> Result<RolloutRecord, ControlRefused> {
     match record.state {
         RolloutStatus::Created | RolloutStatus::Rolling => Ok(record.clone()),
@@ -86,7 +87,7 @@ pub fn resume(record: &RolloutRecord, now: Timestamp) -> Result<RolloutRecord, C
             next.state =
                 if record.started.is_some() { RolloutStatus::Rolling } else { RolloutStatus::Created };
             match (record.mode, record.phase, record.phase_since) {
-                // The waves that would have begun meanwhile begin later, not all at once.
+                // The waves that would have started in the meantime start later, not all at once.
                 (RolloutMode::Clock, _, Some(since)) => {
                     let rested = Duration::try_from(now.duration_since(since)).unwrap_or_default();
                     next.started = record.started.map(|started| saturating_after(started, rested));

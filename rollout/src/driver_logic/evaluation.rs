@@ -1,7 +1,7 @@
-//! One look at a rollout: nodes are heard, late ones judged, and the batch moved on as far as it goes.
+//! One check of a rollout: reports are read, late nodes are marked, and the batch moves on as far as possible.
 //!
-//! Law: a batch goes prepare, apply, soak, confirm, pause, and never back; every look ends, for each turn of its loop is one
-//! move forward.
+//! Law: a batch goes through prepare, apply, soak, confirm, pause, and never back; every check ends, because each
+//! iteration of its loop is one step forward.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::plan::list_some_nodes;
 use crate::record::{BatchPhase, NodeProgress, NodeStatus, RolloutRecord, RolloutStatus};
 use crate::report::NodeReport;
 
-/// A look under way.
+/// A check in progress.
 pub(super) struct Evaluation<'r> {
     pub(super) record: RolloutRecord,
     pub(super) notes: Vec<String>,
@@ -34,7 +34,7 @@ impl<'r> Evaluation<'r> {
         Self { record, notes: vec![], reports, now }
     }
 
-    /// Moves the rollout on as far as it goes.
+    /// Moves the rollout on as far as possible.
     pub(super) fn advance_all(&mut self) {
         match self.record.state {
             RolloutStatus::Created => {
@@ -45,12 +45,12 @@ impl<'r> Evaluation<'r> {
             RolloutStatus::Paused if self.record.started.is_some() => {}
             RolloutStatus::Aborting => {
                 self.observe_all();
-                let why = self.record.reason.clone().unwrap_or_else(|| "somebody asked for it".to_owned());
+                let why = self.record.reason.clone().unwrap_or_else(|| "abort requested".to_owned());
                 return self.finish(RolloutStatus::Aborted, &why);
             }
             RolloutStatus::Paused | RolloutStatus::Completed | RolloutStatus::Aborted => return,
         }
-        // A clock that was set back must not make anybody wait for it.
+        // If the clock was set back, nobody must wait for it.
         self.record.phase_since = Some(self.phase_start().min(self.now));
         self.observe_all();
         self.observe_holds();
@@ -64,7 +64,7 @@ impl<'r> Evaluation<'r> {
         }
     }
 
-    /// When the phase under way is over by the clock alone.
+    /// When the present phase ends by the clock alone.
     pub(super) fn phase_end(&self) -> Option<Timestamp> {
         match self.record.phase {
             BatchPhase::Soak => Some(saturating_after(self.phase_start(), self.record.soak_time.0)),
@@ -84,7 +84,7 @@ impl<'r> Evaluation<'r> {
         self.record.failed = self.count_status(NodeStatus::Failed);
     }
 
-    /// Takes over what the nodes of a batch say.
+    /// Reads the reports of the nodes of a batch.
     fn observe_batch(&mut self, batch: usize) {
         for id in self.batch_nodes(batch) {
             let heard = ReportedProgress::from_report(&self.record, self.reports.get(&id), self.now);
@@ -95,7 +95,7 @@ impl<'r> Evaluation<'r> {
                     self.mark_failed(&id, why)
                 }
                 (NodeStatus::Silent, ReportedProgress::Confirmed) => {
-                    self.notes.push(format!("{id} was silent, and has confirmed"));
+                    self.notes.push(format!("{id} was silent, and has now confirmed"));
                     self.set_status(&id, NodeStatus::Confirmed, None);
                 }
                 (NodeStatus::Silent, _) => {}
@@ -114,14 +114,14 @@ impl<'r> Evaluation<'r> {
             NodeProgress { status, error, at: Some(self.now), late: None, held: None, key: node.key.take() };
     }
 
-    /// Counts a node as failed; one that already is, is not counted again.
+    /// Marks a node as failed; a failed node is not counted again.
     fn mark_failed(&mut self, id: &NodeId, why: String) {
         self.notes.push(format!("{id} failed: {why}"));
         self.set_status(id, NodeStatus::Failed, Some(why));
         self.record.failed = self.count_status(NodeStatus::Failed);
     }
 
-    /// Notes who of the batch says that it may not begin now, and gives whoever may again the whole time.
+    /// Records which nodes of the batch are held, and gives a node that is no longer held the full time limit.
     fn observe_holds(&mut self) {
         if !matches!(self.record.phase, BatchPhase::Prepare | BatchPhase::Apply) {
             return;
@@ -136,7 +136,7 @@ impl<'r> Evaluation<'r> {
             match &hold {
                 Some(why) => self.notes.push(format!("waits for {id}: {why}")),
                 None if waits => {
-                    self.notes.push(format!("{id} is held no longer"));
+                    self.notes.push(format!("{id} is no longer held"));
                     self.record.phase_since = Some(self.now);
                 }
                 None => {}
@@ -151,8 +151,9 @@ impl<'r> Evaluation<'r> {
         self.record.nodes.get(id).is_some_and(|node| node.held.is_some())
     }
 
-    /// Takes those that are held out of their batch and gives them one of their own right after it: the others may not be held
-    /// up for ever, those that have switched must be confirmed, and nobody is to blame. A batch of which all are held waits.
+    /// Moves held nodes out of their batch into a batch of their own right after it: the other nodes must not wait
+    /// forever, and nodes that have switched must be confirmed. It is not a failure. A batch in which all nodes are
+    /// held waits.
     fn defer_held(&mut self) {
         let (held, free): (Vec<NodeId>, Vec<NodeId>) =
             self.active_nodes().into_iter().partition(|id| self.is_held(id));
@@ -162,11 +163,14 @@ impl<'r> Evaluation<'r> {
         let current = self.record.current_batch;
         let Some(batch) = self.record.batches.get_mut(current) else { return };
         batch.retain(|node| !held.contains(node));
-        self.notes.push(format!("put off, for the others cannot wait: {}", list_some_nodes(held.iter())));
+        self.notes.push(format!(
+            "postponed, because the other nodes cannot wait: {}",
+            list_some_nodes(held.iter())
+        ));
         self.record.batches.insert(current.saturating_add(1), held);
     }
 
-    /// Marks who is late, and counts out who is so for too long.
+    /// Marks late nodes, and drops those that are late for too long.
     fn mark_late(&mut self) {
         let waits = self.record.state == RolloutStatus::Paused && self.record.phase == BatchPhase::Prepare;
         let Some(limit) =
@@ -200,15 +204,15 @@ impl<'r> Evaluation<'r> {
 
     fn drop_late(&mut self, id: &NodeId, late: Timestamp, limit: &PhaseLimit) {
         let heard = self.reports.get(id).map(|report| report.updated_at);
-        // Who was told to keep it may do so without our knowledge: only the node itself can say that it failed then.
+        // A node that was told to confirm may do so without a report: only the node itself can report a failure then.
         let may_keep = self.record.phase == BatchPhase::Confirm;
         if !may_keep && heard.is_some_and(|heard| heard >= late) {
-            // Whole seconds are all that anybody wants to read.
+            // Whole seconds are precise enough.
             let time = Span(Duration::from_secs(limit.time.as_secs()));
             return self.mark_failed(id, format!("{} within {time}", self.late_reason()));
         }
         let why = heard
-            .map_or_else(|| "it never reported".to_owned(), |at| format!("it was last heard of at {at:.0}"));
+            .map_or_else(|| "it never reported".to_owned(), |at| format!("its last report is from {at:.0}"));
         self.notes.push(format!("{id} is silent: {why}"));
         self.set_status(id, NodeStatus::Silent, Some(why));
     }
@@ -218,23 +222,23 @@ impl<'r> Evaluation<'r> {
             BatchPhase::Prepare => "it was not prepared",
             BatchPhase::Apply => "it did not switch",
             BatchPhase::Soak => "it was not ready for long enough",
-            BatchPhase::Confirm | BatchPhase::Pause => "it did not say that it keeps it",
+            BatchPhase::Confirm | BatchPhase::Pause => "it did not report that it confirmed",
         }
     }
 
-    /// Ends a rollout that went wrong too often.
+    /// Aborts a rollout with too many failures.
     fn abort_on_failures(&mut self) -> bool {
         let (failed, most) = (self.record.failed, self.record.max_failed.max(1));
         let (silent, passed) = (self.count_status(NodeStatus::Silent), self.record.max_silent);
         if failed >= most {
-            self.finish(RolloutStatus::Aborted, &format!("{failed} of {most} failed nodes"));
+            self.finish(RolloutStatus::Aborted, &format!("{failed} failed nodes, and the limit is {most}"));
         } else if silent > passed {
-            self.finish(RolloutStatus::Aborted, &format!("{silent} silent nodes, {passed} are passed over"));
+            self.finish(RolloutStatus::Aborted, &format!("{silent} silent nodes, {passed} are allowed"));
         }
         self.record.state.is_final()
     }
 
-    /// Makes one move; false when there is none to make.
+    /// Makes one step; false when there is none.
     fn advance(&mut self) -> bool {
         if self.record.current_batch >= self.record.batches.len() {
             return self.end_without_batch();
@@ -247,7 +251,8 @@ impl<'r> Evaluation<'r> {
         let all_there = || live.iter().all(|id| self.is_phase_done(id));
         let is_over = self.phase_end().is_none_or(|moment| self.now >= moment);
         match self.record.phase {
-            // Who has switched must be confirmed in time, so nobody switches while another of the batch may not.
+            // Nodes that have switched must be confirmed in time, so no node switches while another node of the batch
+            // is held.
             BatchPhase::Prepare if !is_paused && all_there() && !live.iter().any(|id| self.is_held(id)) => {
                 self.enter_phase(BatchPhase::Apply);
             }
@@ -259,7 +264,7 @@ impl<'r> Evaluation<'r> {
         true
     }
 
-    /// The end of a record without the batch that it is at.
+    /// The end of a record whose current batch does not exist.
     fn end_without_batch(&mut self) -> bool {
         match self.record.batches.len() {
             0 => self.complete(),
@@ -327,7 +332,7 @@ impl<'r> Evaluation<'r> {
         self.record.batches.get(batch).cloned().unwrap_or_default()
     }
 
-    /// The nodes of the batch under way that are not out of it.
+    /// The nodes of the current batch that still take part.
     fn active_nodes(&self) -> Vec<NodeId> {
         let mut live = self.batch_nodes(self.record.current_batch);
         live.retain(|id| status_rank(self.record.node_status(id)).is_some());
@@ -338,7 +343,7 @@ impl<'r> Evaluation<'r> {
         self.record.node_status(id) == NodeStatus::Confirmed
     }
 
-    /// True when a node has done its part of the phase under way.
+    /// True when a node has finished the present phase.
     fn is_phase_done(&self, id: &NodeId) -> bool {
         let rank = status_rank(self.record.node_status(id));
         match self.record.phase {

@@ -1,4 +1,4 @@
-//! Nodes that may not begin now: a driver waits for them, and nobody is to blame.
+//! Held nodes: a driver waits for them, and it is not a failure.
 
 use super::tests::{ME, Run, id, record};
 use super::*;
@@ -6,7 +6,7 @@ use crate::record::{BatchPhase, NodeStatus, RolloutStatus};
 use crate::report::NodeActivity;
 
 impl Run {
-    /// A node repeats itself, and says what holds it.
+    /// A node repeats its report, with its hold.
     fn hold(&mut self, name: &str, why: Option<&str>) {
         self.repeat(name);
         self.reports.get_mut(&id(name)).unwrap().hold = why.map(str::to_owned);
@@ -16,7 +16,7 @@ impl Run {
 const CLOSED: Option<&str> = Some("outside of its window until 22:00");
 
 #[test]
-fn a_node_that_may_not_switch_is_waited_for_and_not_counted() {
+fn a_held_node_is_waited_for_and_not_counted_as_failed() {
     let mut run = Run::of(record(&[&["a"], &["b"]]));
     run.say("a", NodeActivity::Staged, None).hold("a", CLOSED);
     let mut notes = vec![];
@@ -27,10 +27,10 @@ fn a_node_that_may_not_switch_is_waited_for_and_not_counted() {
     }
     assert_eq!((run.phase(), run.status("a")), ((0, BatchPhase::Prepare), NodeStatus::Prepared));
     assert_eq!((run.record.state, run.record.failed), (RolloutStatus::Rolling, 0));
-    assert_eq!(notes, ["waits for a: outside of its window until 22:00"], "said once");
+    assert_eq!(notes, ["waits for a: outside of its window until 22:00"], "reported once");
     assert_eq!(run.record.nodes[&id("a")].held.as_deref(), CLOSED);
     run.hold("a", None);
-    assert!(run.pass(5).iter().any(|note| note == "a is held no longer"));
+    assert!(run.pass(5).iter().any(|note| note == "a is no longer held"));
     assert_eq!(run.phase(), (0, BatchPhase::Apply));
     assert_eq!(run.record.nodes[&id("a")].held, None);
     run.say("a", NodeActivity::Soaking, None).pass(5);
@@ -38,7 +38,7 @@ fn a_node_that_may_not_switch_is_waited_for_and_not_counted() {
 }
 
 #[test]
-fn a_paused_node_that_has_not_begun_is_waited_for_until_somebody_aborts_or_it_is_gone() {
+fn a_paused_node_is_waited_for_until_an_abort_or_silence() {
     let paused = Some("paused without an end by root");
     let mut run = Run::of(record(&[&["a"]]));
     run.say("a", NodeActivity::Idle, None).reports.get_mut(&id("a")).unwrap().taken = None;
@@ -50,11 +50,11 @@ fn a_paused_node_that_has_not_begun_is_waited_for_until_somebody_aborts_or_it_is
     let aborted = abort(&run.record, "enough", run.now);
     assert_eq!(step(&aborted, &run.reports, ME, run.now).record.state, RolloutStatus::Aborted);
     run.pass(3600);
-    assert_eq!(run.status("a"), NodeStatus::Silent, "its word counts for minutes only");
+    assert_eq!(run.status("a"), NodeStatus::Silent, "a reported hold is valid for minutes only");
 }
 
 #[test]
-fn those_that_may_go_on_do_not_wait_for_ever_for_one_that_may_not() {
+fn other_nodes_do_not_wait_forever_for_a_held_one() {
     let mut run = Run::of(record(&[&["a", "b"], &["c"]]));
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).hold("b", CLOSED);
     for _ in 0..11 {
@@ -64,7 +64,7 @@ fn those_that_may_go_on_do_not_wait_for_ever_for_one_that_may_not() {
     }
     let batches: Vec<Vec<NodeId>> = vec![vec![id("a")], vec![id("b")], vec![id("c")]];
     assert_eq!((&run.record.batches, run.phase()), (&batches, (0, BatchPhase::Apply)));
-    // One that is held when others have switched is put off in time for them.
+    // A node that is held when others have switched is postponed in time for them.
     let mut run = Run::of(record(&[&["a", "b"], &["c"]]));
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).pass(5);
     run.say("a", NodeActivity::Soaking, None).hold("b", CLOSED);

@@ -1,7 +1,7 @@
-//! How long the nodes of a batch have for each phase.
+//! The time limits of a batch for each phase.
 //!
-//! Law: a node that has switched must be confirmed before its own deadline: who is slow to switch or to become ready is
-//! waited for only as long as that leaves time for the others.
+//! Law: a node that has switched must be confirmed before its own deadline: the driver waits for a slow node only as
+//! long as that leaves time for the others.
 
 use std::time::Duration;
 
@@ -19,26 +19,26 @@ pub const APPLY_LIMIT: Duration = Duration::from_secs(5 * 60);
 pub const RUN_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How much longer than the soak nodes have to become ready.
 pub const SOAK_EXTRA: Duration = Duration::from_secs(2 * 60);
-/// How long nodes have to say that they keep it.
+/// How long nodes have to report that they confirmed.
 pub const CONFIRM_LIMIT: Duration = Duration::from_secs(3 * 60);
-/// The last part of each limit: who is not there at its beginning is late, and who is still late at its end is out. One that
-/// was not heard of in between is silent, and so is one that was told to keep it and did not say so. A driver that comes
-/// back after a while gives everybody this much.
+/// The last part of each limit: a node that is not done at its start is late, and a node that is still late at its end
+/// is dropped. A node without a report in between is silent, and so is one that was told to confirm and did not report
+/// it. A driver that returns after a while gives every node this much time.
 pub const LATE_GRACE: Duration = Duration::from_secs(60);
-/// How long a word of the driver may take to reach a node.
+/// How long a change by the driver may take to reach a node.
 const DELIVERY_SLACK: Duration = Duration::from_secs(60);
 
-/// The limit of a phase: how long it is, and when it is over.
+/// The limit of a phase: its length, and its end.
 pub(super) struct PhaseLimit {
     /// How long.
     pub(super) time: Duration,
-    /// When who is still late is out.
+    /// When a late node is dropped.
     pub(super) until: Timestamp,
-    /// When who is not there is late.
+    /// When a node that is not done is late.
     pub(super) late: Timestamp,
 }
 
-/// The limit of the phase under way; none between two batches.
+/// The limit of the present phase; `None` between two batches.
 pub(super) fn phase_limit(record: &RolloutRecord, since: Timestamp) -> Option<PhaseLimit> {
     let soak = record.soak_time.0;
     let earliest = match record.phase {
@@ -64,7 +64,7 @@ pub(super) fn phase_limit(record: &RolloutRecord, since: Timestamp) -> Option<Ph
     Some(PhaseLimit { time, until, late })
 }
 
-/// When the first node that has switched must be told to keep it at the latest.
+/// The latest time to confirm the first node that has switched.
 fn confirm_by(record: &RolloutRecord) -> Option<Timestamp> {
     let batch = record.batches.get(record.current_batch)?;
     let applied =
@@ -76,7 +76,7 @@ fn confirm_by(record: &RolloutRecord) -> Option<Timestamp> {
     ))
 }
 
-/// A moment so much earlier, or the first there is.
+/// An earlier moment, or the minimum.
 fn saturating_before(moment: Timestamp, time: Duration) -> Timestamp {
     let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
     moment.checked_sub(time).unwrap_or(Timestamp::MIN)

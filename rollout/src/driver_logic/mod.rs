@@ -1,7 +1,7 @@
-//! A record and what nodes report in, the record as it goes on out.
+//! A record and the reports of the nodes in, the next record out.
 //!
-//! Law: total and pure. Any record, however strange, is answered; what is final stays as it is; the same reports at the
-//! same time change a record once.
+//! Law: total and pure. Every record has a result, however strange it is; a final record never changes; the same
+//! reports at the same time change a record once.
 
 mod control;
 mod evaluation;
@@ -28,39 +28,39 @@ use crate::phase::saturating_after;
 use crate::record::{DriverLease, RolloutMode, RolloutRecord};
 use crate::report::NodeReport;
 
-/// A driver says at least so often that it is there.
+/// The interval of driver heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
-/// A driver that has not said so for this long is gone: anybody may adopt its rollout.
+/// A driver without a heartbeat for this long is gone: any other driver may take over.
 pub const STALE_AFTER: Duration = Duration::from_secs(60);
 /// When the next heartbeat is due: early enough that a slow write is still within [`HEARTBEAT`].
 const HEARTBEAT_DUE: Duration = Duration::from_secs(8);
-/// No look follows another sooner.
+/// The shortest time between two checks.
 const MIN_WAIT: Duration = Duration::from_secs(1);
 
-/// What follows from a look at a rollout.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveStep {
-    /// The record; as it was when there is nothing to write.
+    /// The record; unchanged when there is nothing to write.
     pub record: RolloutRecord,
     /// What happened, one sentence each.
     pub notes: Vec<String>,
     /// False when only a heartbeat was written.
     pub lasting: bool,
-    /// When to look again.
+    /// The time of the next check.
     pub wait: Duration,
 }
 
-/// True when somebody has to drive this record and nobody does.
+/// True when this record needs a driver and has none.
 #[must_use]
 pub fn is_adoptable(record: &RolloutRecord, now: Timestamp) -> bool {
     let is_live = record.driver.as_ref().is_some_and(|driver| is_live(driver, now));
     !record.state.is_final() && !record.dry_run && record.mode == RolloutMode::Driver && !is_live
 }
 
-/// True when a driver said lately that it is there.
+/// True when a driver had a heartbeat recently.
 #[must_use]
 pub fn is_live(driver: &DriverLease, now: Timestamp) -> bool {
-    // One that was heard long after now has a clock that cannot be trusted.
+    // A heartbeat far in the future comes from a clock that cannot be trusted.
     now < saturating_after(driver.heartbeat, STALE_AFTER)
         && driver.heartbeat <= saturating_after(now, STALE_AFTER * 10)
 }
@@ -74,7 +74,7 @@ pub(crate) fn may_drive(record: &RolloutRecord, me: &str, now: Timestamp) -> boo
         && (is_live_here || is_adoptable(record, now))
 }
 
-/// One look at a rollout by the driver `me`. A record that another drives stays as it is.
+/// One check of a rollout by the driver `me`. A record with another active driver is unchanged.
 #[must_use]
 pub fn step(
     record: &RolloutRecord,
@@ -105,12 +105,12 @@ pub fn step(
     DriveStep { record: next, lasting: !notes.is_empty(), notes, wait }
 }
 
-/// Takes over a rollout that nobody drives, or that its driver left for a while.
+/// Takes over a rollout without a driver, or one whose driver was away for a while.
 fn adopt(look: &mut Evaluation<'_>, me: &str, now: Timestamp) {
     let note = match &look.record.driver {
         Some(driver) if driver.id == me || is_live(driver, now) => return,
         Some(driver) => {
-            format!("{me} takes over from {}, last heard of at {:.0}", driver.id, driver.heartbeat)
+            format!("{me} takes over from {}, last heartbeat at {:.0}", driver.id, driver.heartbeat)
         }
         None => {
             format!("{me} drives: {} nodes in {} batches", look.record.nodes.len(), look.record.batches.len())

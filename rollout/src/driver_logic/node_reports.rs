@@ -1,6 +1,6 @@
 //! What one report says about one rollout.
 //!
-//! Law: a report counts only when it speaks of this rollout. What a node says of itself is kept short and on one line.
+//! Law: a report counts only if it is about this rollout. Text from a node is kept short and on one line.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::phase::{NodeOutcome, saturating_after};
 use crate::record::{NodeStatus, RolloutRecord};
 use crate::report::{NodeActivity, NodeReport, NodeRollout};
 
-/// Why a node goes back that the driver counts as silent: no fault of the version.
+/// Why a node that counts as silent rolls back: the version is not the cause.
 pub(super) const SILENT_NODE_REASON: &str = "the driver did not hear from this node";
-/// How long the word of a node that something holds it counts: nodes of a rollout report with every look at it.
+/// How long a reported hold is valid: nodes of a rollout report with every check.
 const HOLD_VALIDITY: Duration = Duration::from_secs(5 * 60);
-/// Characters of a node's words in a record.
+/// Maximum characters of a node's text in a record.
 const MAX_REASON_CHARS: usize = 200;
 
-/// What a node says.
+/// The report of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReportedProgress {
-    /// Nothing about this rollout that moves it on.
+    /// Nothing that moves this rollout on.
     Nothing,
-    /// It has what it needs.
+    /// Everything is fetched and verified.
     Prepared,
-    /// It runs the new one; proven when it was ready for long enough.
+    /// It runs the new version; it passed its soak if it was ready for long enough.
     Applied { proven: bool },
-    /// It keeps the new one.
+    /// It keeps the new version.
     Confirmed,
-    /// It did not work out.
+    /// It failed.
     Failed(String),
 }
 
@@ -45,12 +45,12 @@ impl ReportedProgress {
         };
         match (taken.outcome, report.state) {
             (Some(NodeOutcome::Confirmed), _) => Self::Confirmed,
-            (Some(NodeOutcome::Failed), _) => failed("it did not say why"),
-            (Some(NodeOutcome::Withdrawn), _) => failed("it was withdrawn there"),
-            (None, NodeActivity::RollingBack) => failed("it goes back and did not say why"),
+            (Some(NodeOutcome::Failed), _) => failed("it gave no reason"),
+            (Some(NodeOutcome::Withdrawn), _) => failed("it was withdrawn on the node"),
+            (None, NodeActivity::RollingBack) => failed("it is rolling back and gave no reason"),
             (None, NodeActivity::Staged) => Self::Prepared,
             (None, NodeActivity::Soaking) => {
-                // By the node's own clock, which may not be ours, or by ours when it has not spoken since.
+                // By the node's own clock, which may differ, or by the driver's clock if there was no report since.
                 let over = saturating_after(taken.at, record.soak_time.0);
                 let proven = taken.ready_since.is_some() && (report.updated_at >= over || now >= over);
                 Self::Applied { proven }
@@ -59,7 +59,7 @@ impl ReportedProgress {
         }
     }
 
-    /// The status that follows, for one that has not failed.
+    /// The next status of a node that has not failed.
     pub(super) const fn node_status(&self) -> NodeStatus {
         match self {
             Self::Nothing => NodeStatus::Waiting,
@@ -77,16 +77,16 @@ fn truncate_reason(words: &str) -> String {
     if line.chars().count() > MAX_REASON_CHARS {
         short.push('…');
     }
-    if short.is_empty() { "it did not say why".to_owned() } else { short }
+    if short.is_empty() { "it gave no reason".to_owned() } else { short }
 }
 
-/// Why a node begins nothing now, as it said lately: one that was not heard of since may be gone.
+/// Why a node starts nothing now, if it said so recently: a node without a newer report may be gone.
 pub(super) fn hold_reason(report: Option<&NodeReport>, now: Timestamp) -> Option<String> {
     let report = report.filter(|report| now < saturating_after(report.updated_at, HOLD_VALIDITY))?;
     report.hold.as_deref().map(truncate_reason)
 }
 
-/// How far a node has come; nothing for one that is out of it.
+/// The progress of a node; `None` for one that was dropped.
 pub(super) const fn status_rank(status: NodeStatus) -> Option<u8> {
     match status {
         NodeStatus::Waiting => Some(0),

@@ -1,4 +1,4 @@
-//! Laws of the step, on records and reports that no one would write.
+//! Properties of the step, on arbitrary records and reports.
 
 use std::collections::BTreeMap;
 
@@ -86,9 +86,9 @@ fn failed(record: &RolloutRecord) -> Vec<&NodeId> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Also: every pair of state and phase is answered.
+    /// Also: every pair of status and phase has a result.
     #[test]
-    fn the_same_look_changes_a_record_once(record in any_record(), reports in any_reports()) {
+    fn the_same_check_changes_a_record_once(record in any_record(), reports in any_reports()) {
         let once = step(&record, &reports, ME, at(0));
         let twice = step(&once.record, &reports, ME, at(0));
         prop_assert_eq!(&twice.record, &once.record);
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_leads_out_of_a_final_state(record in any_record(), reports in any_reports(), later in 0i64..9999) {
+    fn a_final_status_never_changes(record in any_record(), reports in any_reports(), later in 0i64..9999) {
         let state = if later % 2 == 0 { RolloutStatus::Completed } else { RolloutStatus::Aborted };
         let record = RolloutRecord { state, ..record };
         prop_assert_eq!(&step(&record, &reports, ME, at(later)).record, &record);
@@ -108,18 +108,18 @@ proptest! {
     }
 
     #[test]
-    fn abort_is_the_end_whatever_happens(record in any_record(), reports in any_reports()) {
+    fn an_abort_always_ends_the_rollout(record in any_record(), reports in any_reports()) {
         let aborted = abort(&record, "enough", at(0));
         prop_assert_eq!(&abort(&aborted, "once more", at(0)), &aborted);
-        prop_assert!(abort(&aborted, "once more", at(3600)).state.is_final(), "whoever drove is gone by then");
+        prop_assert!(abort(&aborted, "once more", at(3600)).state.is_final(), "its driver is gone by then");
         let over = step(&aborted, &reports, ME, at(3600)).record;
         prop_assert!(over.state.is_final());
         prop_assert!(record.state == RolloutStatus::Completed || over.state == RolloutStatus::Aborted);
     }
 
-    /// Who failed or confirmed stays so; who failed is counted once; no batch goes back.
+    /// A failed or confirmed node stays so; a failed node is counted once; no batch goes back.
     #[test]
-    fn any_history_of_reports_is_heard(record in any_record(), all in vec((any_reports(), 0i64..200), 1..12)) {
+    fn any_history_of_reports_is_handled(record in any_record(), all in vec((any_reports(), 0i64..200), 1..12)) {
         let (mut record, mut now) = (record, 0);
         for (reports, passed) in all {
             now += passed;
@@ -137,9 +137,9 @@ proptest! {
         }
     }
 
-    /// Without a word from anybody a rollout ends.
+    /// Without any report a rollout ends.
     #[test]
-    fn silence_comes_to_an_end(record in any_record(), every in 1i64..1000) {
+    fn a_silent_rollout_ends(record in any_record(), every in 1i64..1000) {
         let mut record = record;
         record.driver = None;
         prop_assume!(record.state != RolloutStatus::Paused);
@@ -157,7 +157,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Nodes that do what they are asked, each at its own pace, bring a rollout to its end.
+    /// Nodes that do what the record requires, each at its own pace, complete a rollout.
     #[test]
     fn with_good_nodes_a_rollout_completes(
         sizes in vec(1usize..4, 1..4),
@@ -197,7 +197,7 @@ proptest! {
     }
 }
 
-/// A node to which nothing goes wrong.
+/// A node without errors.
 fn obey(node: &mut NodeState, event: NodeEvent, now: Timestamp) {
     let mut events = vec![event];
     while let Some(event) = events.pop() {

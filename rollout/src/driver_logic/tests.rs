@@ -1,4 +1,4 @@
-//! One rule a test: what a driver does about what nodes say.
+//! One rule per test: what a driver does with the reports of the nodes.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// A record of these batches, ordered and not begun.
+/// A record with these batches, ordered and not started.
 pub(crate) fn record(batches: &[&[&str]]) -> RolloutRecord {
     let ids = |batch: &&[&str]| batch.iter().map(|name| id(name)).collect::<Vec<NodeId>>();
     let batches: Vec<Vec<NodeId>> = batches.iter().map(ids).collect();
@@ -60,7 +60,7 @@ pub(crate) fn record(batches: &[&[&str]]) -> RolloutRecord {
     }
 }
 
-/// A node that says something about the rollout `r1`.
+/// A node that reports about the rollout `r1`.
 pub(crate) fn says(
     name: &str,
     state: NodeActivity,
@@ -94,7 +94,7 @@ pub(crate) fn says(
     }
 }
 
-/// A rollout under way, and what its nodes said last.
+/// A running rollout, and the last reports of its nodes.
 pub(super) struct Run {
     pub(super) record: RolloutRecord,
     pub(super) reports: BTreeMap<NodeId, NodeReport>,
@@ -114,7 +114,7 @@ impl Run {
         step
     }
 
-    /// Time passes as it does under a driver that looks all the time.
+    /// Lets time pass with a driver that checks all the time.
     pub(super) fn pass(&mut self, seconds: i64) -> Vec<String> {
         let mut notes = vec![];
         let end = self.now.as_second() + seconds;
@@ -170,7 +170,7 @@ fn a_batch_goes_through_its_phases_and_the_next_follows_the_pause() {
 }
 
 #[test]
-fn max_failed_ends_it_and_a_node_is_counted_once() {
+fn max_failed_aborts_and_a_node_is_counted_once() {
     let mut run = Run::of(RolloutRecord { max_failed: 2, ..record(&[&["a", "b", "c"], &["d"]]) });
     run.say("a", NodeActivity::RollingBack, None).look();
     assert_eq!((run.record.failed, run.status("a")), (1, NodeStatus::Failed));
@@ -178,7 +178,7 @@ fn max_failed_ends_it_and_a_node_is_counted_once() {
     run.pass(20);
     assert_eq!((run.record.failed, run.record.state), (1, RolloutStatus::Rolling));
     let step = run.say("b", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
-    assert_eq!(step.notes, ["b failed: it does not start", "aborted: 2 of 2 failed nodes"]);
+    assert_eq!(step.notes, ["b failed: it does not start", "aborted: 2 failed nodes, and the limit is 2"]);
     assert_eq!((run.record.state, run.record.failed), (RolloutStatus::Aborted, 2));
     let last = run.record.clone();
     run.say("c", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
@@ -186,7 +186,7 @@ fn max_failed_ends_it_and_a_node_is_counted_once() {
 }
 
 #[test]
-fn the_others_of_a_batch_go_on_without_the_one_that_failed() {
+fn the_batch_continues_without_the_failed_node() {
     let mut run = Run::of(RolloutRecord { max_failed: 2, ..record(&[&["a", "b"], &["c"]]) });
     run.say("a", NodeActivity::Idle, Some(NodeOutcome::Withdrawn))
         .say("b", NodeActivity::Staged, None)
@@ -194,11 +194,11 @@ fn the_others_of_a_batch_go_on_without_the_one_that_failed() {
     assert_eq!(run.phase(), (0, BatchPhase::Apply));
     let mut run = Run::of(RolloutRecord { max_failed: 2, ..record(&[&["a"], &["b"]]) });
     run.say("a", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
-    assert_eq!(run.phase(), (0, BatchPhase::Pause), "a batch of nobody is done");
+    assert_eq!(run.phase(), (0, BatchPhase::Pause), "an empty batch is done");
 }
 
 #[test]
-fn what_is_said_of_another_rollout_or_component_does_not_count() {
+fn reports_about_another_rollout_or_component_are_ignored() {
     let mut run = Run::of(record(&[&["a"]]));
     run.say("a", NodeActivity::Idle, Some(NodeOutcome::Failed));
     run.reports.get_mut(&id("a")).unwrap().taken.as_mut().unwrap().rollout = id("r0");
@@ -211,7 +211,7 @@ fn what_is_said_of_another_rollout_or_component_does_not_count() {
 }
 
 #[test]
-fn who_reports_and_does_not_get_there_fails_and_who_does_not_report_is_silent() {
+fn a_late_node_that_reports_fails_and_one_that_does_not_is_silent() {
     for (reports, want) in [(true, NodeStatus::Failed), (false, NodeStatus::Silent)] {
         let mut run = Run::of(RolloutRecord { max_failed: 2, max_silent: 1, ..record(&[&["a", "b"]]) });
         run.say("a", NodeActivity::Preparing, None).say("b", NodeActivity::Staged, None);
@@ -230,16 +230,16 @@ fn who_reports_and_does_not_get_there_fails_and_who_does_not_report_is_silent() 
 }
 
 #[test]
-fn more_silent_nodes_than_are_passed_over_end_it() {
+fn more_silent_nodes_than_allowed_abort() {
     let mut run = Run::of(record(&[&["a"], &["b"]]));
     let notes = run.pass(620);
     assert_eq!(run.record.state, RolloutStatus::Aborted, "{notes:?}");
-    assert_eq!(run.record.reason.as_deref(), Some("1 silent nodes, 0 are passed over"));
+    assert_eq!(run.record.reason.as_deref(), Some("1 silent nodes, 0 are allowed"));
     assert_eq!(run.record.failed, 0);
 }
 
 #[test]
-fn a_silent_node_that_comes_back_tells_how_it_ended() {
+fn a_silent_node_that_returns_reports_its_result() {
     let silent = || {
         let mut run =
             Run::of(RolloutRecord { max_silent: 2, max_failed: 9, ..record(&[&["a", "b"], &["c"]]) });
@@ -255,7 +255,7 @@ fn a_silent_node_that_comes_back_tells_how_it_ended() {
     run.say("a", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
     assert_eq!((run.status("a"), run.record.failed), (NodeStatus::Failed, 1));
     let mut run = silent();
-    // What the driver itself makes such a node do is no failure.
+    // What the driver itself makes such a node do is not a failure.
     let mut node = NodeState::with_version("1.0.0");
     (node, _) = phase::step(&node, NodeEvent::Prepare(crate::node::order_from_record(&run.record)), run.now);
     let withdrawn = crate::node::driven_action(&run.record, &id("a"), &node).unwrap();
@@ -269,8 +269,8 @@ fn a_silent_node_that_comes_back_tells_how_it_ended() {
 }
 
 #[test]
-fn a_slow_node_does_not_cost_the_others_their_deadline() {
-    // Without more soak than a minute, a node gives up five minutes after it switched.
+fn a_slow_node_does_not_use_up_the_deadline_of_the_others() {
+    // With a soak of at most a minute, a node gives up five minutes after it switched.
     let mut run = Run::of(RolloutRecord { max_failed: 2, ..record(&[&["a", "b"]]) });
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).look();
     run.say("a", NodeActivity::Soaking, None).look();
@@ -283,12 +283,12 @@ fn a_slow_node_does_not_cost_the_others_their_deadline() {
     assert_eq!(run.status("b"), NodeStatus::Failed);
     assert!(
         run.now <= saturating_after(switched, Duration::from_secs(250)),
-        "the word must still reach the node"
+        "the change must still reach the node"
     );
 }
 
 #[test]
-fn soak_waits_for_whoever_is_not_ready_yet_but_not_for_ever() {
+fn soak_waits_for_nodes_that_are_not_ready_but_not_forever() {
     let mut run = Run::of(record(&[&["a"]]));
     run.say("a", NodeActivity::Staged, None).look();
     run.say("a", NodeActivity::Soaking, None);
@@ -324,7 +324,7 @@ fn a_node_whose_clock_is_wrong_neither_shortens_nor_stretches_the_soak() {
 }
 
 #[test]
-fn who_was_told_to_keep_it_is_never_counted_as_failed_by_others() {
+fn a_node_told_to_confirm_is_failed_only_by_its_own_report() {
     let mut run = Run::of(RolloutRecord { max_silent: 1, ..record(&[&["a"], &["b"]]) });
     run.say("a", NodeActivity::Staged, None).look();
     run.say("a", NodeActivity::Soaking, None).pass(60);
@@ -384,7 +384,7 @@ fn heartbeats_come_within_ten_seconds_and_do_not_last() {
 }
 
 #[test]
-fn a_stale_rollout_is_adopted_and_a_live_one_left_alone() {
+fn a_stale_rollout_is_taken_over_and_an_active_one_is_not() {
     let mut run = Run::of(record(&[&["a", "b"]]));
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).look();
     let other = |seconds| {
@@ -408,7 +408,7 @@ fn a_stale_rollout_is_adopted_and_a_live_one_left_alone() {
 }
 
 #[test]
-fn a_driver_that_comes_back_after_an_outage_gives_everybody_time() {
+fn a_driver_that_returns_after_an_outage_gives_all_nodes_time() {
     let mut run = Run::of(record(&[&["a", "b"]]));
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Preparing, None).look();
     run.now = saturating_after(run.now, Duration::from_secs(3600));
@@ -421,7 +421,7 @@ fn a_driver_that_comes_back_after_an_outage_gives_everybody_time() {
 }
 
 #[test]
-fn one_look_every_quarter_of_an_hour_comes_to_an_end_too() {
+fn a_rollout_with_one_check_every_15_minutes_ends_too() {
     let mut run = Run::of(record(&[&["a"]]));
     for _ in 0..4 {
         run.now = saturating_after(run.now, Duration::from_secs(900));
@@ -448,7 +448,7 @@ fn an_abort_does_not_wait_for_a_driver_that_is_gone() {
     let driven = RolloutRecord { driver, ..record(&[&["a"]]) };
     let asked = abort(&driven, "wrong one", at(30));
     assert_eq!(asked.state, RolloutStatus::Aborting);
-    assert_eq!(abort(&asked, "hurry", at(40)), asked, "its driver may still come to it");
+    assert_eq!(abort(&asked, "hurry", at(40)), asked, "its driver may still handle it");
     let ended = abort(&asked, "hurry", at(90));
     assert_eq!(
         (ended.state, ended.finished, ended.reason.as_deref()),
@@ -462,7 +462,7 @@ fn an_abort_does_not_wait_for_a_driver_that_is_gone() {
 }
 
 #[test]
-fn strange_records_are_answered() {
+fn strange_records_have_a_result() {
     let gone = RolloutRecord { current_batch: 7, state: RolloutStatus::Rolling, ..record(&[&["a"]]) };
     let step_of = |record: &RolloutRecord| step(record, &BTreeMap::new(), ME, at(1)).record;
     assert_eq!(step_of(&gone).reason.as_deref(), Some("the record is damaged: it is at batch 8 of 1"));
@@ -482,7 +482,7 @@ fn strange_records_are_answered() {
 }
 
 #[test]
-fn what_a_node_says_cannot_break_the_log() {
+fn text_from_a_node_cannot_break_the_log() {
     let mut run = Run::of(record(&[&["a"]]));
     run.say("a", NodeActivity::Idle, Some(NodeOutcome::Failed));
     let words = format!("\n\u{1b}[31mred {}\nsecond line", "x".repeat(5000));

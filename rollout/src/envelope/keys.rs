@@ -1,7 +1,7 @@
-//! Whose key is whose: by a list that humans keep, or else by who came first.
+//! The keys of the nodes: from a list that people maintain, or else the first key seen.
 //!
-//! Law: with a list, the list alone counts. Without one the first key that a node signs with is written down, and another
-//! one is refused until a human forgets the first. What a record says about a node's key holds as well.
+//! Law: if there is a list, only the list counts. Without one, the first key that a node signs with is saved, and
+//! another key is refused until a person forgets the first one. A key in a rollout record is enforced as well.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
@@ -18,7 +18,7 @@ use zagent_config::ids::NodeId;
 use super::EnvelopeError;
 use crate::record::RolloutRecord;
 
-/// Bytes of the file of first seen keys: a hundred thousand nodes.
+/// Maximum bytes of the file of first seen keys: a hundred thousand nodes.
 const MAX_KEYS_BYTES: u64 = 16 << 20;
 
 /// The keys of nodes.
@@ -27,7 +27,7 @@ pub struct NodeKeys {
     allowed: Option<PathBuf>,
     first_seen_file: PathBuf,
     signers: Option<AllowedSigners>,
-    /// The keys in the file, as it was read last.
+    /// The keys in the file, from the last read.
     known: BTreeMap<NodeId, String>,
     /// Keys that were seen for the first time, and are not in the file yet.
     unsaved: BTreeMap<NodeId, String>,
@@ -36,7 +36,7 @@ pub struct NodeKeys {
 }
 
 impl NodeKeys {
-    /// Keys by a list, or else those in the file of first seen ones. Nothing is read yet.
+    /// Keys from a list, or else from the file of first seen keys. Nothing is read yet.
     #[must_use]
     pub const fn new(allowed: Option<PathBuf>, first: PathBuf) -> Self {
         let known = BTreeMap::new();
@@ -50,10 +50,10 @@ impl NodeKeys {
         }
     }
 
-    /// Reads the files anew, for they may have changed.
+    /// Reads the files again, because they may have changed.
     ///
     /// # Errors
-    /// Fails when a file cannot be read, or the list has a line that cannot.
+    /// Fails when a file, or a line of the list, cannot be read.
     pub fn reload(&mut self) -> Result<(), SignatureError> {
         match &self.allowed {
             Some(path) => self.signers = Some(AllowedSigners::from_file(path)?),
@@ -66,7 +66,7 @@ impl NodeKeys {
         Ok(())
     }
 
-    /// Holds nodes to the keys that a record names.
+    /// Pins nodes to the keys in a record.
     pub fn pin_from_record(&mut self, record: &RolloutRecord) {
         let keys = record.nodes.iter().filter_map(|(id, node)| Some((id.clone(), node.key.clone()?)));
         self.pinned = keys.collect();
@@ -82,7 +82,7 @@ impl NodeKeys {
         self.update_file(|known| known.remove(node).is_some())
     }
 
-    /// Writes down the keys that were seen for the first time, all at once.
+    /// Saves the keys that were seen for the first time, all at once.
     ///
     /// # Errors
     /// Fails when the file cannot be written.
@@ -104,7 +104,7 @@ impl NodeKeys {
         kept
     }
 
-    /// The fingerprint of the key that signed, when it is the node's.
+    /// The fingerprint of the key that signed, if it belongs to the node.
     pub(super) fn verify_signer(
         &mut self,
         node: &NodeId,
@@ -129,13 +129,13 @@ impl NodeKeys {
             return Err(EnvelopeError::OtherKey { node, found, known, place });
         }
         if let Some(key) = key {
-            // Only what nothing else speaks against is remembered.
+            // A key is saved only if nothing else contradicts it.
             self.check_first_seen(node, &key)?;
         }
         Ok(found)
     }
 
-    /// Holds a node to the first key it came with.
+    /// Pins a node to its first key.
     fn check_first_seen(&mut self, node: &NodeId, key: &str) -> Result<(), EnvelopeError> {
         if !self.known.contains_key(node) {
             self.unsaved.entry(node.clone()).or_insert_with(|| key.to_owned());
@@ -150,7 +150,7 @@ impl NodeKeys {
         }
     }
 
-    /// Reads the file, changes it, and writes it when `change` says so; nobody else does so meanwhile.
+    /// Reads the file, changes it, and writes it if `change` says so, under a lock.
     fn update_file(
         &mut self,
         change: impl FnOnce(&mut BTreeMap<NodeId, String>) -> bool,
@@ -187,7 +187,7 @@ fn read_keys(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Lines of a name and a key; a line that is none is left out, and its node is new again.
+/// Lines with a name and a key; an invalid line is skipped, and its node counts as new.
 fn parse_keys(text: &str) -> BTreeMap<NodeId, String> {
     let line = |line: &str| {
         let (node, key) = line.trim().split_once(' ')?;

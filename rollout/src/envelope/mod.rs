@@ -1,7 +1,7 @@
-//! A report in, the report under its node's signature out; and back, when it is that node's own.
+//! A report in, the report signed by its node out; and back, if that node signed it.
 //!
-//! Law: what is counted was said by the node whose name it bears: the name in the report, the name in the key and the
-//! owner of the signing key are one. What is not is refused and named.
+//! Law: a report counts only if its own node made it: the name in the report, the name in the key and the owner of the
+//! signing key are the same. Any other report is refused and named.
 
 mod keys;
 
@@ -21,100 +21,100 @@ pub use self::keys::NodeKeys;
 use crate::record::Component;
 use crate::report::NodeReport;
 
-/// Bytes of an envelope.
+/// Maximum bytes of an envelope.
 const MAX_ENVELOPE_BYTES: usize = 1 << 20;
 /// The version of the format.
 const ENVELOPE_SCHEMA: u32 = 1;
 
-/// Why a report is not taken, or none was made.
+/// Why a report is refused, or could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeError {
-    /// It is not what a node writes.
+    /// It is not in the format of a report.
     #[error("the report of `{node}` is damaged: {why}")]
     Damaged {
-        /// Under which name it was found.
+        /// The name it was found under.
         node: NodeId,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// It speaks of somebody or something else.
-    #[error("the report of `{node}` speaks of {claim}")]
+    /// It is about another node or component.
+    #[error("the report of `{node}` is about {claim}")]
     WrongSubject {
-        /// Under which name it was found.
+        /// The name it was found under.
         node: NodeId,
-        /// Of what.
+        /// What it is about.
         claim: String,
     },
-    /// Its signature does not count.
-    #[error("the report of `{node}` is not its own")]
+    /// Its signature is not accepted.
+    #[error("the report of `{node}` is not signed by that node")]
     Signature {
-        /// Under which name it was found.
+        /// The name it was found under.
         node: NodeId,
         /// Why.
         #[source]
         source: SignatureError,
     },
-    /// Another key than before.
+    /// Signed with another key than before.
     #[error(
-        "the report of `{node}` is signed by {found}, and {place} knows {known}: if the node was set up anew, forget it \
-         with `zagent node forget {node}`"
+        "the report of `{node}` is signed by {found}, and {place} has {known}: if the node was reinstalled, \
+         forget its key with `zagent node forget {node}`"
     )]
     OtherKey {
-        /// Under which name it was found.
+        /// The name it was found under.
         node: NodeId,
         /// The key that signed it.
         found: String,
-        /// The key that was known.
+        /// The known key.
         known: String,
-        /// Who knows it.
+        /// Where it is known from.
         place: String,
     },
-    /// An older one again.
-    #[error("the report of `{node}` of {said} is older than the one of {last} that is known")]
+    /// An old report again.
+    #[error("the report of `{node}` from {said} is older than the known report from {last}")]
     Replayed {
-        /// Under which name it was found.
+        /// The name it was found under.
         node: NodeId,
         /// When it was made.
         said: Timestamp,
-        /// When the one was made that is known.
+        /// When the known one was made.
         last: Timestamp,
     },
     /// The file of known keys cannot be used.
-    #[error("cannot use the keys of nodes in `{}`", path.display())]
+    #[error("cannot use the node keys in `{}`", path.display())]
     Keys {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: io::Error,
     },
-    /// The node's own key cannot be made.
-    #[error("cannot make the node's key `{}`", path.display())]
+    /// The node's own key cannot be created.
+    #[error("cannot create the node key `{}`", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: io::Error,
     },
-    /// The node's own key does not sign.
+    /// Signing with the node's key failed.
     #[error("cannot sign the report")]
     Sign(#[source] SignError),
 }
 
-/// The report as it stands on a board.
+/// The stored form of a report on a board.
 #[derive(Debug, Serialize, Deserialize)]
 struct SignedEnvelope {
     schema: u32,
-    /// The very bytes that were signed.
+    /// Exactly the bytes that were signed.
     report: String,
     signature: String,
 }
 
-/// A report that is its node's own.
+/// A report that its node signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedReport {
-    /// What it says.
+    /// The report.
     pub report: NodeReport,
     /// The fingerprint of the key that signed it.
     pub key: String,
@@ -126,16 +126,16 @@ pub fn report_key(component: Component, node: &NodeId) -> String {
     format!("{}{node}", report_prefix(component))
 }
 
-/// What such keys begin with.
+/// The prefix of such keys.
 #[must_use]
 pub fn report_prefix(component: Component) -> String {
     format!("node/{}/", component.name())
 }
 
-/// Signs a report with the node's key, which is made when there is none.
+/// Signs a report with the node's key, which is created if it does not exist.
 ///
 /// # Errors
-/// Fails when the key cannot be made or used.
+/// Fails when the key cannot be created or used.
 pub fn sign_report(report: &NodeReport, key: &Path) -> Result<Vec<u8>, EnvelopeError> {
     create_key(key).map_err(|source| EnvelopeError::Key { path: key.into(), source })?;
     let broken =
@@ -145,10 +145,10 @@ pub fn sign_report(report: &NodeReport, key: &Path) -> Result<Vec<u8>, EnvelopeE
     serde_json::to_vec(&SignedEnvelope { schema: ENVELOPE_SCHEMA, report: text, signature }).map_err(broken)
 }
 
-/// Opens what was found under a node's name.
+/// Opens a value that was found under a node's name.
 ///
 /// # Errors
-/// Fails when it is not what that node says about that component.
+/// Fails when it is not that node's report about that component.
 pub fn verify_report(
     component: Component,
     node: &NodeId,
@@ -172,7 +172,7 @@ pub fn verify_report(
     Ok(VerifiedReport { report, key })
 }
 
-/// Makes a key where none is: whole and for its owner alone, or not at all.
+/// Creates a key if there is none: complete and readable only by its owner, or not at all.
 fn create_key(path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
@@ -184,13 +184,13 @@ fn create_key(path: &Path) -> io::Result<()> {
     let text = PrivateKey::from(Ed25519Keypair::from_seed(&seed))
         .to_openssh(LineEnding::LF)
         .map_err(io::Error::other)?;
-    // A temporary file is for its owner alone from the beginning.
+    // A temporary file is readable only by its owner from the start.
     let mut file = tempfile::NamedTempFile::new_in(dir)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     match file.persist_noclobber(path) {
         Ok(_) => File::open(dir)?.sync_all(),
-        // Somebody else was faster: theirs is as good.
+        // Another process was faster: its key is used.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error.error),
     }

@@ -1,4 +1,4 @@
-//! What records ask of nodes, by tables; and a whole node by the clock.
+//! What records require from nodes, as tables; and a complete node in clock mode.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn id(text: &str) -> NodeId {
     text.parse().unwrap()
 }
 
-/// Two batches of two; the first under way.
+/// Two batches of two; the first one is running.
 fn record(state: RolloutStatus, phase: BatchPhase) -> RolloutRecord {
     RolloutRecord {
         schema: RECORD_SCHEMA,
@@ -107,7 +107,7 @@ fn asks(record: &RolloutRecord, name: &str) -> [&'static str; 4] {
 }
 
 #[test]
-fn what_a_record_asks_by_level() {
+fn what_a_record_requires_is_level_triggered() {
     use BatchPhase::{Apply, Confirm, Pause, Prepare, Soak};
     use RolloutStatus::{Aborted, Aborting, Completed, Created, Paused, Rolling};
     for (state, phase, expected) in [
@@ -129,7 +129,7 @@ fn what_a_record_asks_by_level() {
 }
 
 #[test]
-fn who_is_not_meant_or_not_yet_is_asked_nothing() {
+fn nothing_is_required_from_a_node_outside_its_turn() {
     let rolling = record(RolloutStatus::Rolling, BatchPhase::Apply);
     for name in ["c", "stranger"] {
         assert_eq!(asks(&rolling, name), ["-"; 4], "{name}");
@@ -141,7 +141,7 @@ fn who_is_not_meant_or_not_yet_is_asked_nothing() {
 }
 
 #[test]
-fn what_the_driver_noted_of_a_node_counts_also_after_the_end() {
+fn the_driver_status_of_a_node_counts_after_the_end() {
     for state in [RolloutStatus::Rolling, RolloutStatus::Aborted, RolloutStatus::Completed] {
         for (status, expected) in [
             (NodeStatus::Confirmed, "confirm"),
@@ -156,7 +156,7 @@ fn what_the_driver_noted_of_a_node_counts_also_after_the_end() {
 }
 
 #[test]
-fn nobody_takes_part_twice_or_in_two_at_once() {
+fn a_node_takes_part_once_and_in_one_rollout_at_a_time() {
     let record = record(RolloutStatus::Rolling, BatchPhase::Apply);
     let begun = phase::step(&node(NodePhase::Idle), NodeEvent::Prepare(order_from_record(&record)), at(1)).0;
     let been = phase::step(&begun, NodeEvent::FetchFailed("no".into()), at(2)).0;
@@ -166,7 +166,7 @@ fn nobody_takes_part_twice_or_in_two_at_once() {
     let begun = phase::step(&been, NodeEvent::Prepare(order_from_record(&next)), at(3)).0;
     let been = phase::step(&begun, NodeEvent::FetchFailed("no".into()), at(4)).0;
     assert_eq!(driven_action(&record, &id("a"), &been), None);
-    // One of the same name that was ordered later is another.
+    // A later order with the same name is another rollout.
     let anew = RolloutRecord { created: at(9), ..record.clone() };
     assert!(driven_action(&anew, &id("a"), &been).is_some());
     let other = RolloutRecord { id: "other".parse().unwrap(), ..record.clone() };
@@ -176,7 +176,7 @@ fn nobody_takes_part_twice_or_in_two_at_once() {
 }
 
 #[test]
-fn an_old_record_is_not_heeded() {
+fn an_old_record_is_ignored() {
     let new = record(RolloutStatus::Aborted, BatchPhase::Apply);
     let old = RolloutRecord { serial: 6, ..record(RolloutStatus::Rolling, BatchPhase::Apply) };
     let mut node = node(NodePhase::Idle);
@@ -189,7 +189,7 @@ fn an_old_record_is_not_heeded() {
 }
 
 #[test]
-fn serials_are_remembered_up_to_a_bound_and_never_lost_while_they_matter() {
+fn serials_are_remembered_up_to_a_limit_and_never_lost_while_needed() {
     let mut record = record(RolloutStatus::Rolling, BatchPhase::Apply);
     let [_, _, mut node, _] = nodes(&record);
     accept_record(&record, &mut node);
@@ -199,7 +199,7 @@ fn serials_are_remembered_up_to_a_bound_and_never_lost_while_they_matter() {
         record.created = at(i64::try_from(n).unwrap());
         accept_record(&record, &mut node);
     }
-    // What is older than all that is remembered is not written down again and again.
+    // A record older than all remembered ones is not saved again and again.
     let before = node.clone();
     accept_record(&RolloutRecord { id: "a".parse().unwrap(), created: at(-5), ..record.clone() }, &mut node);
     assert_eq!(node, before);
@@ -208,7 +208,7 @@ fn serials_are_remembered_up_to_a_bound_and_never_lost_while_they_matter() {
 }
 
 #[test]
-fn a_node_whose_record_is_gone_takes_it_back() {
+fn a_node_whose_record_was_deleted_rolls_back() {
     let record = record(RolloutStatus::Rolling, BatchPhase::Apply);
     assert_eq!(
         nodes(&record).map(|node| word(orphaned_action(&node))),
@@ -221,7 +221,7 @@ fn clock(state: RolloutStatus) -> RolloutRecord {
 }
 
 #[test]
-fn by_the_clock_it_goes_on_by_itself() {
+fn in_clock_mode_a_node_continues_by_itself() {
     let spread = waves::total_spread(&clock(RolloutStatus::Rolling));
     let late = phase::saturating_after(at(0), spread);
     let asks = |record: &RolloutRecord, now| {
@@ -240,9 +240,9 @@ fn by_the_clock_it_goes_on_by_itself() {
     assert_eq!(driven_action(&rolling, &id("a"), &nodes(&rolling)[0]), None);
 }
 
-/// Nobody ends such a record: an older one must not take a node back and forth.
+/// Nobody ends such a record: an older one must not move a node back and forth.
 #[test]
-fn by_the_clock_an_older_record_does_not_come_back() {
+fn in_clock_mode_an_older_record_is_ignored() {
     let late = phase::saturating_after(at(0), 10 * waves::total_spread(&clock(RolloutStatus::Rolling)));
     let first = clock(RolloutStatus::Rolling);
     let second =
@@ -257,8 +257,8 @@ fn by_the_clock_an_older_record_does_not_come_back() {
         assert!(!may(&first, &node), "once is enough");
     }
     let fresh = NodeState { newest: Some(at(10)), ..NodeState::with_version("1.0") };
-    assert!(!may(&first, &fresh), "older than what it took since");
-    assert!(!may(&first, &NodeState::with_version("2.1")), "a step back that nobody meant");
+    assert!(!may(&first, &fresh), "older than a rollout that it accepted since");
+    assert!(!may(&first, &NodeState::with_version("2.1")), "a downgrade without anyway");
     assert!(may(&RolloutRecord { anyway: true, ..first.clone() }, &NodeState::with_version("2.1")));
     let unwell = NodeReport { degraded: Some("a crash loop".into()), ..report("a") };
     assert_eq!(desired_action(&first, &unwell, &NodeState::with_version("1.0"), late), None);
@@ -266,7 +266,7 @@ fn by_the_clock_an_older_record_does_not_come_back() {
 
 /// A node without a driver and without a board, from one version to the next.
 #[test]
-fn by_the_clock_a_whole_node_is_updated_and_soaks_before_it_keeps_it() {
+fn in_clock_mode_a_node_updates_and_soaks_before_it_confirms() {
     let record = clock(RolloutStatus::Rolling);
     let (mut node, mut now, mut applied) = (NodeState::with_version("1.0"), at(0), None);
     for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! Every event in every phase by a table, and the laws of [`step`] over histories drawn by lot.
+//! Every event in every phase as a table, and the properties of [`step`] over random histories.
 
 use proptest::prelude::*;
 
@@ -65,13 +65,13 @@ fn events() -> Vec<(&'static str, NodeEvent)> {
         ("not ready", NodeEvent::NotReady(why())),
         ("rolled back", NodeEvent::RolledBack),
         ("not rolled back", NodeEvent::RollbackFailed(why())),
-        ("go back", NodeEvent::RollBack(why())),
+        ("roll back", NodeEvent::RollBack(why())),
         ("tick", NodeEvent::Tick),
         ("boot", NodeEvent::Boot),
     ]
 }
 
-/// Where it stands, what it counts as good, how it ended, and what is done: in a few words.
+/// Its phase, its good version, its result, and the actions, in short form.
 fn describe_step(node: &NodeState, actions: &[NodeAction]) -> String {
     let phase = match &node.phase {
         NodePhase::Idle => "idle",
@@ -90,43 +90,43 @@ fn describe_step(node: &NodeState, actions: &[NodeAction]) -> String {
         NodeAction::Fetch(order) => format!("fetch {}", order.to),
         NodeAction::Discard(version) => format!("discard {version}"),
         NodeAction::Apply(version) => format!("apply {version}"),
-        NodeAction::RollBack(version) => format!("go back to {version}"),
+        NodeAction::RollBack(version) => format!("roll back to {version}"),
         NodeAction::Settle(version) => format!("settle {version}"),
     }));
     words.join("; ")
 }
 
-/// Everything that is not in this table changes nothing at all.
+/// Every pair that is not in this table changes nothing.
 const TABLE: &[(&str, &str, &str)] = &[
     ("idle", "prepare", "preparing on 1.0; fetch 2.0"),
-    ("idle", "go back", "back, rejects on 0.9; go back to 0.9"),
+    ("idle", "roll back", "back, rejects on 0.9; roll back to 0.9"),
     ("preparing", "withdraw", "idle on 1.0; withdrawn; discard 2.0"),
     ("preparing", "fetched", "staged on 1.0"),
     ("preparing", "unfetched", "idle on 1.0; failed; discard 2.0"),
-    ("preparing", "go back", "idle on 1.0; withdrawn; discard 2.0"),
+    ("preparing", "roll back", "idle on 1.0; withdrawn; discard 2.0"),
     ("preparing", "boot", "preparing on 1.0; fetch 2.0"),
     ("staged", "apply", "applying on 1.0; apply 2.0"),
     ("staged", "withdraw", "idle on 1.0; withdrawn; discard 2.0"),
-    ("staged", "go back", "idle on 1.0; withdrawn; discard 2.0"),
-    ("applying", "withdraw", "back on 1.0; go back to 1.0"),
+    ("staged", "roll back", "idle on 1.0; withdrawn; discard 2.0"),
+    ("applying", "withdraw", "back on 1.0; roll back to 1.0"),
     ("applying", "applied", "soaking on 1.0"),
-    ("applying", "unapplied", "back on 1.0; go back to 1.0"),
-    ("applying", "go back", "back, rejects on 1.0; go back to 1.0"),
+    ("applying", "unapplied", "back on 1.0; roll back to 1.0"),
+    ("applying", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("applying", "boot", "applying on 1.0; apply 2.0"),
-    ("soaking", "withdraw", "back on 1.0; go back to 1.0"),
+    ("soaking", "withdraw", "back on 1.0; roll back to 1.0"),
     ("soaking", "ready", "ready on 1.0"),
-    ("soaking", "not ready", "back, rejects on 1.0; go back to 1.0"),
-    ("soaking", "go back", "back, rejects on 1.0; go back to 1.0"),
+    ("soaking", "not ready", "back, rejects on 1.0; roll back to 1.0"),
+    ("soaking", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("ready", "confirm", "idle on 2.0; confirmed; settle 2.0"),
-    ("ready", "withdraw", "back on 1.0; go back to 1.0"),
+    ("ready", "withdraw", "back on 1.0; roll back to 1.0"),
     ("ready", "ready", "ready on 1.0"),
-    ("ready", "not ready", "back, rejects on 1.0; go back to 1.0"),
-    ("ready", "go back", "back, rejects on 1.0; go back to 1.0"),
+    ("ready", "not ready", "back, rejects on 1.0; roll back to 1.0"),
+    ("ready", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("ready", "boot", "soaking on 1.0"),
     ("back", "rolled back", "idle on 1.0; failed; rejected 2.0; discard 2.0"),
-    ("back", "not rolled back", "back, rejects on 1.0; go back to 1.0"),
-    ("back", "tick", "back, rejects on 1.0; go back to 1.0"),
-    ("back", "boot", "back, rejects on 1.0; go back to 1.0"),
+    ("back", "not rolled back", "back, rejects on 1.0; roll back to 1.0"),
+    ("back", "tick", "back, rejects on 1.0; roll back to 1.0"),
+    ("back", "boot", "back, rejects on 1.0; roll back to 1.0"),
 ];
 
 #[test]
@@ -147,7 +147,7 @@ fn every_event_in_every_phase() {
 }
 
 #[test]
-fn what_another_rollout_says_changes_nothing() {
+fn events_of_another_rollout_change_nothing() {
     for (phase, node) in nodes().into_iter().filter(|(phase, _)| *phase != "idle") {
         for event in [
             NodeEvent::Apply(id("other")),
@@ -161,43 +161,43 @@ fn what_another_rollout_says_changes_nothing() {
 }
 
 #[test]
-fn an_order_of_no_rollout_is_not_begun() {
+fn an_order_without_a_rollout_does_not_start() {
     let node = NodeState::with_version(OLD);
     let order = RolloutOrder { rollout: None, ..order() };
     assert_eq!(step(&node, NodeEvent::Prepare(order), at(0)), (node, vec![]));
 }
 
 #[test]
-fn what_runs_already_is_confirmed_at_once() {
+fn a_running_version_is_confirmed_at_once() {
     let (next, actions) = step(&NodeState::with_version(NEW), NodeEvent::Prepare(order()), at(0));
     assert_eq!(describe_step(&next, &actions), "idle on 2.0; confirmed");
 }
 
 #[test]
-fn a_rejected_version_is_not_tried_unless_it_is_meant() {
+fn a_rejected_version_is_not_tried_without_anyway() {
     let mut node = NodeState::with_version(OLD);
     node.reject_version(NEW, "it exits");
     let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
     assert_eq!(describe_step(&next, &actions), "idle on 1.0; failed; rejected 2.0");
-    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 was rejected here before: it exits");
+    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 was already rejected on this node: it exits");
     let meant = RolloutOrder { anyway: true, ..order() };
     let (next, actions) = step(&node, NodeEvent::Prepare(meant), at(0));
     assert_eq!(describe_step(&next, &actions), "preparing on 1.0; rejected 2.0; fetch 2.0");
 }
 
 #[test]
-fn an_older_version_is_not_taken_unless_it_is_meant() {
+fn an_older_version_is_not_accepted_without_anyway() {
     let node = NodeState::with_version("2.1");
     let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
     assert_eq!(describe_step(&next, &actions), "idle on 2.1; failed");
-    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 is older than 2.1, which runs here");
+    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 is older than 2.1, which runs on this node");
     let meant = RolloutOrder { anyway: true, ..order() };
     let (next, actions) = step(&node, NodeEvent::Prepare(meant), at(0));
     assert_eq!(describe_step(&next, &actions), "preparing on 2.1; fetch 2.0");
 }
 
 #[test]
-fn reasons_and_what_is_remembered_have_a_bound() {
+fn reasons_and_remembered_rollouts_have_a_limit() {
     let mut node = NodeState::with_version(OLD);
     for n in 0..400 {
         let rollout: RolloutId = id(&format!("r{n:03}"));
@@ -235,7 +235,7 @@ fn confirmed_only_after_its_time_while_ready_and_before_the_deadline() {
 }
 
 #[test]
-fn three_misses_in_a_row_go_back_and_two_do_not() {
+fn three_failed_checks_in_a_row_roll_back_and_two_do_not() {
     let applied = step(&nodes()[3].1, NodeEvent::Applied, at(0)).0;
     let play = |looks: &str| {
         looks.chars().enumerate().fold(applied.clone(), |node, (n, look)| {
@@ -271,7 +271,7 @@ fn a_long_soak_has_a_longer_deadline() {
 }
 
 #[test]
-fn rejected_versions_are_remembered_up_to_a_bound() {
+fn rejected_versions_are_remembered_up_to_a_limit() {
     let mut node = NodeState::with_version(OLD);
     for n in 0..MAX_REJECTED + 10 {
         node.reject_version(&format!("v{n:03}"), "bad");
@@ -289,7 +289,7 @@ fn a_node_survives_its_file() {
 }
 
 #[test]
-fn the_version_before_is_kept_when_a_rollout_leads_back_to_it_and_fails() {
+fn the_previous_version_is_kept_when_a_rollout_to_it_fails() {
     let node = NodeState { previous: Some(NEW.into()), ..NodeState::with_version(OLD) };
     let run = |events: &[NodeEvent]| {
         let begun = step(&node, NodeEvent::Prepare(order()), at(0)).0;
@@ -349,7 +349,7 @@ fn any_event() -> impl Strategy<Value = NodeEvent> {
     ]
 }
 
-/// Events, and how far the clock moves before each: mostly on, at times back or far ahead.
+/// Events, and how far the clock moves before each: mostly forward, at times back or far ahead.
 fn history() -> impl Strategy<Value = Vec<(NodeEvent, i64)>> {
     let moves = prop_oneof![12 => 0i64..30, 1 => -1000i64..0, 1 => 200i64..100_000];
     proptest::collection::vec((any_event(), moves), 0..120)
@@ -382,7 +382,7 @@ proptest! {
             for version in node.rejected.keys().filter(|version| !next.rejected.contains_key(*version)) {
                 prop_assert_eq!(version, &next.running, "forgotten only by being confirmed");
             }
-            // Whatever the clock does: nobody has more time than from a new start, or is past it.
+            // Whatever the clock does: no node has more time than after a fresh start, and none is past its limit.
             let left = |until: Timestamp| until.duration_since(at(now));
             match &next.phase {
                 NodePhase::Soaking { order, deadline, .. } => {
@@ -403,7 +403,7 @@ proptest! {
     }
 
     #[test]
-    fn boot_twice_is_as_good_as_once(history in history()) {
+    fn boot_is_safe_to_repeat(history in history()) {
         let mut node = NodeState::with_version(OLD);
         let mut now = 0;
         for (event, moved) in history {
@@ -416,9 +416,9 @@ proptest! {
         }
     }
 
-    /// A node that nobody speaks to any more comes to rest on what was good, whatever it was in the middle of.
+    /// A node that gets no more messages ends on the good version, from any phase.
     #[test]
-    fn left_alone_it_comes_to_rest(history in history()) {
+    fn a_node_without_a_driver_ends_on_a_good_version(history in history()) {
         let mut node = NodeState::with_version(OLD);
         let mut now = 0;
         for (event, moved) in history {

@@ -1,19 +1,19 @@
-//! Why there is no plan, in words that name the nodes and a way out.
+//! Why there is no plan, with the names of the nodes and how to fix it.
 
 use zagent_config::target::TargetError;
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The version or commit cannot be one.
-    #[error("`{to}` is no {wanted}")]
+    /// The version or commit is not valid.
+    #[error("`{to}` is not a {wanted}")]
     BadGoal {
         /// What was written.
         to: String,
         /// What it must be.
         wanted: &'static str,
     },
-    /// An artifact that no node could ever take.
+    /// An artifact that no node could use.
     #[error("the artifact of {os}/{arch} cannot be used: {why}")]
     BadArtifact {
         /// For which kernel.
@@ -23,7 +23,7 @@ pub enum PlanError {
         /// Why not.
         why: &'static str,
     },
-    /// The target cannot be understood.
+    /// The target is not valid.
     #[error("the target `{target}` cannot be used: {fault}{}", hint(fault))]
     Target {
         /// What was written.
@@ -33,20 +33,20 @@ pub enum PlanError {
     },
     /// There are no reports.
     #[error(
-        "no node reports for {component}: a rollout only sees nodes that do (`zagent node list` shows them)"
+        "no node reports for {component}: a rollout only targets nodes that report (run `zagent node list` to see them)"
     )]
     NoNodes {
         /// For what.
         component: &'static str,
     },
-    /// There are reports, of others.
-    #[error("the target `{target}` means none of the {known} nodes that report for {component}: {some}")]
+    /// No reporting node matches.
+    #[error("the target `{target}` matches none of the {known} nodes that report for {component}: {some}")]
     NoMatch {
         /// What was written.
         target: String,
-        /// For what nodes report.
+        /// The component.
         component: &'static str,
-        /// How many do.
+        /// How many nodes report.
         known: usize,
         /// Some of them.
         some: String,
@@ -57,16 +57,16 @@ pub enum PlanError {
         /// How many.
         degraded: usize,
     },
-    /// Some are too old to understand.
-    #[error("{to} needs what these nodes do not speak yet: {}", .nodes.join(", "))]
+    /// Some do not support the required protocol.
+    #[error("{to} needs a newer protocol than these nodes support: {}", .nodes.join(", "))]
     Protocol {
         /// Which version or commit.
         to: String,
         /// Each as `node (protocol X < Y)`.
         nodes: Vec<String>,
     },
-    /// All are there already.
-    #[error("nothing to do: all {nodes} nodes are on {to} already")]
+    /// All nodes already run it.
+    #[error("nothing to do: all {nodes} nodes already run {to}")]
     NothingToDo {
         /// How many.
         nodes: usize,
@@ -74,21 +74,21 @@ pub enum PlanError {
         to: String,
     },
     /// Some run a newer version.
-    #[error("{to} is older than what these nodes run: {}; `--anyway` goes back on purpose", .nodes.join(", "))]
+    #[error("{to} is older than what these nodes run: {}; pass `--anyway` to downgrade", .nodes.join(", "))]
     Downgrade {
         /// To which version.
         to: String,
         /// Each as `node (version)`.
         nodes: Vec<String>,
     },
-    /// There is no binary for some.
+    /// There is no binary for some nodes.
     #[error("there is no artifact of {to} for {}{}", .nodes.join(", "), instead(there))]
     NoArtifact {
         /// Of which version.
         to: String,
         /// Each as `os/arch (nodes)`.
         nodes: Vec<String>,
-        /// The machines that there is one for, each as `os/arch`.
+        /// The machines with a binary, each as `os/arch`.
         there: Vec<String>,
     },
 }

@@ -1,6 +1,7 @@
-//! What a human asks for and what nodes report in, a rollout that could begin out: who, in which order, from when.
+//! A request and the reports of the nodes in, a rollout that could start out: which nodes, in which order, from when.
 //!
-//! Law: pure and deterministic, and the same for a dry run. Only nodes that report are seen: one that is offline is invisible.
+//! Law: pure and deterministic, and the same for a dry run. Only nodes that report are seen: an offline node is
+//! invisible.
 
 mod error;
 
@@ -19,64 +20,64 @@ use crate::record::{
 use crate::report::{NodeActivity, NodeReport};
 use crate::{BatchSize, Span, split_batches, targeting, version, waves};
 
-/// How long nodes prove themselves.
+/// How long nodes soak.
 pub const SOAK_TIME: Span = Span::seconds(60);
-/// How long between two batches.
+/// The pause between two batches.
 pub const BATCH_PAUSE: Span = Span::seconds(30);
-/// So many failed nodes end it.
+/// Abort after this number of failed nodes.
 pub const MAX_FAILED: usize = 1;
-/// Nodes of each stratum that go first.
+/// Canaries per stratum.
 pub const CANARY: usize = 1;
-/// Nodes a batch.
+/// Nodes per batch.
 pub const BATCH_SIZE: BatchSize = BatchSize::Percent(10);
-/// How long nodes prove themselves in an emergency.
+/// How long nodes soak in an emergency.
 pub const EMERGENCY_SOAK: Span = Span::seconds(30);
-/// Names in a message.
+/// Maximum number of names in a message.
 const MAX_NAMED_NODES: usize = 10;
 
-/// What a human asks for.
+/// The request for a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutDraft {
     /// Its name.
     pub id: RolloutId,
     /// What is rolled out.
     pub component: Component,
-    /// To which version or commit.
+    /// The target version or commit.
     pub to: String,
-    /// From which.
+    /// The version or commit before.
     pub from: Option<String>,
-    /// To which nodes: a compound target.
+    /// The target nodes: a compound target.
     pub target: String,
-    /// Nodes a batch.
+    /// Nodes per batch.
     pub batch_size: BatchSize,
-    /// Who goes first.
+    /// The nodes that go first.
     pub canary: Canary,
-    /// How long nodes prove themselves.
+    /// How long nodes soak.
     pub soak_time: Span,
-    /// How long between two batches.
+    /// The pause between two batches.
     pub batch_pause: Span,
-    /// So many failed nodes end it.
+    /// Abort after this number of failed nodes.
     pub max_failed: usize,
-    /// So many silent nodes are passed over.
+    /// This number of silent nodes is allowed.
     pub max_silent: usize,
-    /// What every node must speak.
+    /// The protocol that every node must support.
     pub min_protocol: u32,
-    /// True when nothing is to be done.
+    /// True for a dry run.
     pub dry_run: bool,
-    /// Who decides when a node's turn has come.
+    /// How the time of each node is decided.
     pub mode: RolloutMode,
-    /// How much care is taken.
+    /// How careful the rollout is.
     pub profile: RolloutProfile,
-    /// True when an older version, or one that a node rejected, is meant.
+    /// True to accept an older version, or one that a node rejected.
     pub anyway: bool,
     /// The binaries.
     pub artifacts: Vec<Artifact>,
-    /// Who asks.
+    /// Who requests it.
     pub by: Option<String>,
 }
 
 impl RolloutDraft {
-    /// A rollout to all nodes, with everything else as it is unless said otherwise.
+    /// A rollout to all nodes, with defaults for everything else.
     #[must_use]
     pub fn new(id: RolloutId, component: Component, to: impl Into<String>) -> Self {
         Self {
@@ -102,45 +103,44 @@ impl RolloutDraft {
     }
 }
 
-/// Nodes that are alike.
+/// Similar nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stratum {
     /// What they have in common, such as `Debian/x86_64/web`.
     pub name: String,
     /// How many there are.
     pub nodes: usize,
-    /// Those of them that go first; with none, the stratum is not covered.
+    /// The canaries among them; with none, the stratum is not covered.
     pub canaries: Vec<NodeId>,
 }
 
 impl Stratum {
-    /// True when one of its nodes goes first.
+    /// True when one of its nodes is a canary.
     #[must_use]
     pub const fn is_covered(&self) -> bool {
         !self.canaries.is_empty()
     }
 }
 
-/// A rollout that could begin.
+/// A rollout that could start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutPlan {
     /// Its record.
     pub record: RolloutRecord,
-    /// Nodes that the target means and that do not take part, and why.
+    /// Nodes that the target matches but that do not take part, and why.
     pub excluded: Vec<(NodeId, String)>,
-    /// Nodes that take part and begin nothing now, and why: they are waited for.
+    /// Nodes that take part but start nothing now, and why: the rollout waits for them.
     pub held: Vec<(NodeId, String)>,
     /// The strata, by name.
     pub strata: Vec<Stratum>,
-    /// When each batch, or each wave of clock mode, can begin at the earliest.
+    /// The earliest start of each batch, or of each wave in clock mode.
     pub earliest: Vec<Timestamp>,
 }
 
 /// Plans a rollout.
 ///
 /// # Errors
-/// Fails when the target means nobody or cannot be understood, and when a node that it means must not take part in what
-/// is asked for.
+/// Fails when the target matches no node or is not valid, and when a matching node must not take part in this rollout.
 pub fn plan_rollout(
     draft: &RolloutDraft,
     reports: &BTreeMap<NodeId, NodeReport>,
@@ -172,7 +172,7 @@ fn check_goal(draft: &RolloutDraft) -> Result<(), PlanError> {
         Component::Agent => (version::is_version(&draft.to), "version, such as `1.4.0`"),
         Component::States => (
             draft.to.parse::<Revision>().is_ok(),
-            "full commit id: `git rev-parse` gives the one of a branch or tag",
+            "full commit id: run `git rev-parse` to get the id of a branch or tag",
         ),
     };
     if is_good { Ok(()) } else { Err(PlanError::BadGoal { to: draft.to.clone(), wanted }) }
@@ -187,7 +187,7 @@ fn no_nodes_error(draft: &RolloutDraft, known: &[&NodeReport]) -> PlanError {
     PlanError::NoMatch { target: draft.target.clone(), component, known: known.len(), some }
 }
 
-/// The first few of many, and how many there are beside them.
+/// The first few names, and the number of the others.
 pub(crate) fn list_some_nodes<'n>(nodes: impl ExactSizeIterator<Item = &'n NodeId>) -> String {
     let more = nodes.len().saturating_sub(MAX_NAMED_NODES);
     let named = nodes.take(MAX_NAMED_NODES).map(NodeId::as_str).collect::<Vec<_>>().join(", ");
@@ -196,7 +196,7 @@ pub(crate) fn list_some_nodes<'n>(nodes: impl ExactSizeIterator<Item = &'n NodeI
 
 type ExcludedNodes = Vec<(NodeId, String)>;
 
-/// Those who take part, and those who do not; or why it must not be.
+/// The nodes that take part, and those that do not; or why the rollout is refused.
 fn eligible_nodes<'r>(
     draft: &RolloutDraft,
     meant: &[&'r NodeReport],
@@ -242,7 +242,7 @@ fn eligible_nodes<'r>(
     Ok((well, excluded))
 }
 
-/// True when a node runs what is wanted and does nothing else.
+/// True when a node runs the target version and does nothing else.
 fn is_up_to_date(draft: &RolloutDraft, report: &NodeReport) -> bool {
     let runs = match draft.component {
         Component::Agent => Some(report.version.as_str()),
@@ -294,10 +294,10 @@ fn group_strata(draft: &RolloutDraft, nodes: &[&NodeReport]) -> Vec<Stratum> {
     let mut is_chosen = false;
     let mut canaries = |ids: &[&NodeId]| {
         let count = match (draft.mode, draft.profile) {
-            // Who comes first is a matter of the hash.
+            // The hash decides which node comes first.
             (RolloutMode::Clock, _) => 0,
             (RolloutMode::Driver, RolloutProfile::Normal) => draft.canary.count,
-            // The one that speaks for most.
+            // The node that represents the most.
             (RolloutMode::Driver, RolloutProfile::Emergency) if ids.len() == largest => {
                 usize::from(!std::mem::replace(&mut is_chosen, true))
             }
@@ -339,7 +339,7 @@ fn new_record(
         canary: if is_emergency { Canary { count: 1, ..draft.canary.clone() } } else { draft.canary.clone() },
         soak_time: if is_emergency { EMERGENCY_SOAK } else { draft.soak_time },
         batch_pause: if is_emergency { Span::default() } else { draft.batch_pause },
-        // None at all is as good as the first one.
+        // An empty list is treated like the first one.
         max_failed: draft.max_failed.max(1),
         max_silent: draft.max_silent,
         min_protocol: draft.min_protocol,
@@ -370,7 +370,7 @@ fn new_record(
     }
 }
 
-/// Fetching, switching and confirming take no time at the earliest.
+/// The earliest time: fetching, switching and confirming count as zero.
 fn earliest_starts(record: &RolloutRecord, now: Timestamp) -> Vec<Timestamp> {
     let each = record.soak_time.0.saturating_add(record.batch_pause.0);
     waves::spaced_times(now, each, record.batches.len())

@@ -1,4 +1,4 @@
-//! Who takes part, in which order, and what is refused before anything begins.
+//! Which nodes take part, in which order, and what is refused before anything starts.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -60,7 +60,7 @@ fn refused(draft: &RolloutDraft, reports: &BTreeMap<NodeId, NodeReport>) -> Stri
     let dry = plan_rollout(&RolloutDraft { dry_run: true, ..draft.clone() }, reports, at(0))
         .unwrap_err()
         .to_string();
-    assert_eq!(real, dry, "a dry run is refused alike");
+    assert_eq!(real, dry, "a dry run is refused in the same way");
     real
 }
 
@@ -92,7 +92,7 @@ fn without_canaries_no_stratum_is_covered() {
 }
 
 #[test]
-fn an_emergency_is_one_canary_and_then_everybody() {
+fn an_emergency_is_one_canary_and_then_all_nodes() {
     let plan =
         plan_rollout(&RolloutDraft { profile: RolloutProfile::Emergency, ..draft() }, &six(), at(0)).unwrap();
     assert_eq!(names(&plan), ["web-2", "db-1 db-2 web-1 web-3 web-4"]);
@@ -103,7 +103,7 @@ fn an_emergency_is_one_canary_and_then_everybody() {
 }
 
 #[test]
-fn targets_are_compound_and_ask_facts() {
+fn targets_are_compound_and_match_facts() {
     for (target, wanted) in [
         ("web-*", 4),
         ("G@role:db", 2),
@@ -119,10 +119,10 @@ fn targets_are_compound_and_ask_facts() {
 }
 
 #[test]
-fn a_target_that_means_nobody_names_those_that_are_there() {
+fn a_target_without_a_match_names_the_known_nodes() {
     let nobody = RolloutDraft { target: "mail-*".to_owned(), ..draft() };
     let words = refused(&nobody, &six());
-    let wanted = "the target `mail-*` means none of the 6 nodes that report for agent: db-1, db-2, web-1, web-2, web-3, web-4";
+    let wanted = "the target `mail-*` matches none of the 6 nodes that report for agent: db-1, db-2, web-1, web-2, web-3, web-4";
     assert_eq!(words, wanted);
     let many = fleet((0..14).map(|n| node(&format!("n{n:02}"), "Debian", "web")));
     assert!(refused(&nobody, &many).ends_with("n09 and 4 more"), "{}", refused(&nobody, &many));
@@ -139,7 +139,7 @@ fn a_target_that_means_nobody_names_those_that_are_there() {
 }
 
 #[test]
-fn degraded_nodes_are_excluded_and_all_of_them_are_no_fleet() {
+fn degraded_nodes_are_excluded_and_a_degraded_fleet_is_refused() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().degraded = Some("it crashes".to_owned());
     let plan = plan_rollout(&draft(), &nodes, at(0)).unwrap();
@@ -150,7 +150,7 @@ fn degraded_nodes_are_excluded_and_all_of_them_are_no_fleet() {
 }
 
 #[test]
-fn nodes_that_begin_nothing_now_take_part_and_are_named() {
+fn held_nodes_take_part_and_are_named() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().hold = Some("outside of its window until 22:00".to_owned());
     let plan = plan_rollout(&draft(), &nodes, at(0)).unwrap();
@@ -159,12 +159,15 @@ fn nodes_that_begin_nothing_now_take_part_and_are_named() {
 }
 
 #[test]
-fn one_node_below_the_protocol_refuses_the_whole() {
+fn one_node_below_the_protocol_refuses_the_rollout() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().protocol = 0;
     nodes.get_mut(&id("web-1")).unwrap().protocol = 3;
     nodes.get_mut(&id("web-2")).unwrap().degraded = Some("not asked".to_owned());
-    assert!(plan_rollout(&draft(), &nodes, at(0)).is_ok(), "who needs nothing refuses nobody");
+    assert!(
+        plan_rollout(&draft(), &nodes, at(0)).is_ok(),
+        "a node that needs nothing does not refuse the rollout"
+    );
     let words = refused(&RolloutDraft { min_protocol: 2, ..draft() }, &nodes);
     assert!(
         words.contains(": db-1 (protocol 0 < 2), db-2 (protocol 1 < 2), web-3 (protocol 1 < 2), web-4"),
@@ -174,24 +177,24 @@ fn one_node_below_the_protocol_refuses_the_whole() {
 }
 
 #[test]
-fn who_is_there_already_does_not_take_part() {
+fn a_node_on_the_target_version_does_not_take_part() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().version = "2.0.0".to_owned();
     let plan_of = |nodes: &_| plan_rollout(&draft(), nodes, at(0));
     assert_eq!(plan_of(&nodes).unwrap().excluded, [(id("db-1"), "already there".to_owned())]);
     nodes.values_mut().for_each(|node| node.version = "2.0.0".to_owned());
-    assert_eq!(refused(&draft(), &nodes), "nothing to do: all 6 nodes are on 2.0.0 already");
+    assert_eq!(refused(&draft(), &nodes), "nothing to do: all 6 nodes already run 2.0.0");
 }
 
 #[test]
-fn an_older_version_is_only_taken_on_purpose() {
+fn a_downgrade_needs_anyway() {
     let mut nodes = six();
     nodes.get_mut(&id("web-1")).unwrap().version = "2.0.1-rc.1".to_owned();
     nodes.get_mut(&id("web-2")).unwrap().version = "2.0.0-rc.1".to_owned();
     let words = refused(&draft(), &nodes);
     assert_eq!(
         words,
-        "2.0.0 is older than what these nodes run: web-1 (2.0.1-rc.1); `--anyway` goes back on purpose"
+        "2.0.0 is older than what these nodes run: web-1 (2.0.1-rc.1); pass `--anyway` to downgrade"
     );
     let plan = plan_rollout(&RolloutDraft { anyway: true, ..draft() }, &nodes, at(0)).unwrap();
     assert!(plan.record.anyway && plan.record.nodes.len() == 6);
@@ -210,7 +213,7 @@ fn every_node_needs_a_binary() {
 }
 
 #[test]
-fn artifacts_that_no_node_could_take_are_refused() {
+fn artifacts_that_no_node_could_use_are_refused() {
     let of = |artifact| RolloutDraft { artifacts: vec![artifact], ..draft() };
     let words = "the artifact of linux/x86_64 cannot be used: ";
     let short = Artifact { blake3: "zz".to_owned(), ..artifact("x86_64") };
@@ -226,11 +229,11 @@ fn states_go_to_a_commit_and_binaries_to_a_version() {
     assert_eq!(plan_rollout(&states, &nodes, at(0)).unwrap().record.nodes.len(), 6);
     assert!(
         refused(&RolloutDraft { to: "main".to_owned(), ..states }, &nodes)
-            .starts_with("`main` is no full commit id")
+            .starts_with("`main` is not a full commit id")
     );
     assert!(
         refused(&RolloutDraft { to: "../2".to_owned(), ..draft() }, &six())
-            .starts_with("`../2` is no version")
+            .starts_with("`../2` is not a version")
     );
 }
 
@@ -241,7 +244,7 @@ fn the_clock_needs_no_reports() {
     assert_eq!((planned.record.state, planned.record.started), (RolloutStatus::Rolling, Some(at(7))));
     assert_eq!((planned.record.batches.len(), planned.earliest.len()), (0, 4), "10, 30, 70 and 100 percent");
     let known = plan_rollout(&clock, &six(), at(7)).unwrap();
-    assert_eq!(known.record, planned.record, "who is known makes no difference");
+    assert_eq!(known.record, planned.record, "known nodes make no difference");
     let old = fleet(six().into_values().map(|node| NodeReport { protocol: 0, ..node }));
     assert!(plan_rollout(&RolloutDraft { min_protocol: 1, ..clock.clone() }, &old, at(7)).is_err());
     assert!(plan_rollout(&RolloutDraft { artifacts: vec![], ..clock }, &BTreeMap::new(), at(7)).is_err());

@@ -1,7 +1,7 @@
-//! What the phases and the supervision decide in, files, links and processes out.
+//! The decisions of the phases and the supervision in, files, symlinks and processes out.
 //!
-//! Law: written down first, then done. The one exception is the way back: a disk that takes no more must not keep a node on a
-//! version that nobody confirmed, and whoever reads the old phase after a crash goes back all the same.
+//! Law: saved first, then done. The one exception is a rollback: a full disk must not keep a node on an unconfirmed
+//! version, and a watchdog that reads the old phase after a crash rolls back anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use crate::slots::AgentProgram;
 use crate::supervise::{self, ProcessAction, ProcessEvent, SupervisorTime};
 use zagent_config::json_file;
 
-/// The note about a binary that does not come.
+/// The note about a binary that cannot be fetched.
 const FETCH_NOTE: &str = "fetch";
 
 impl Watchdog<'_> {
@@ -28,19 +28,19 @@ impl Watchdog<'_> {
         self.began.elapsed()
     }
 
-    /// Something happened to this node.
+    /// Handles an event of this node.
     pub(super) fn handle_node_event(&mut self, event: phase::NodeEvent, now: Timestamp) {
         self.handle_changed_node(&self.node.clone(), event, now);
     }
 
-    /// The same, when the node has learnt something with it.
+    /// The same, when the event also changes what the node knows.
     pub(super) fn handle_changed_node(&mut self, node: &NodeState, event: phase::NodeEvent, now: Timestamp) {
         let (next, actions) = phase::step(node, event.clone(), now);
         if next != self.node {
             self.log_step(&next);
             let goes_back = matches!(next.phase, NodePhase::RollingBack { .. });
             if !self.write_node(next) && !goes_back {
-                // Nobody else will say it again.
+                // This event is not repeated.
                 if is_one_time_event(&event) && !self.unsaved_answers.contains(&event) {
                     self.unsaved_answers.push(event);
                 }
@@ -48,14 +48,14 @@ impl Watchdog<'_> {
             }
         }
         for action in actions {
-            // Here a power cut finds what was decided and not done.
+            // At this point a power failure finds what was decided and not done.
             let _ = fail_point("watchdog::decided");
             self.perform_action(action, now);
             let _ = fail_point("watchdog::done");
         }
     }
 
-    /// Writes where the node stands; true when that will be found again.
+    /// Saves the state of the node; true when it is durable.
     pub(super) fn write_node(&mut self, node: NodeState) -> bool {
         let written = json_file::write(&self.setup.paths.phase(), &node);
         let is_written = self.note_disk_result(written.map_err(|error| error_chain(&error)));
@@ -66,7 +66,7 @@ impl Watchdog<'_> {
         is_written
     }
 
-    /// Writes what else must be found again.
+    /// Saves the rest of the state.
     pub(super) fn save_state(&mut self) -> bool {
         let written = json_file::write(&self.setup.paths.watchdog(), &self.saved);
         self.note_disk_result(written.map_err(|error| error_chain(&error)))
@@ -76,7 +76,7 @@ impl Watchdog<'_> {
         match &written {
             Ok(()) => self.logged.disk = false,
             Err(why) if !std::mem::replace(&mut self.logged.disk, true) => {
-                tracing::error!(why, "where this node stands cannot be written down; nothing new is begun");
+                tracing::error!(why, "cannot save state; the watchdog starts nothing new");
             }
             Err(_) => {}
         }
@@ -104,7 +104,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Begins the fetch that is wanted, as soon as the record that tells where from is there and no other is under way.
+    /// Starts the fetch that is needed, as soon as the record with its location is known and no other fetch runs.
     pub(super) fn start_fetch(&mut self, now: Timestamp) {
         let due = |wanted: &&WantedBinary| self.fetching.is_none() && Instant::now() >= wanted.next;
         let Some(WantedBinary { order, .. }) = self.wanted.as_ref().filter(due).cloned() else { return };
@@ -131,7 +131,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// A fetch has ended.
+    /// Handles the end of a fetch.
     pub(super) fn on_fetched(&mut self, fetched: Result<(), FetchFailure>, now: Timestamp) {
         let is_wanted = self.fetching.take().is_some_and(|fetching| !fetching.stop.load(Ordering::Relaxed));
         if !is_wanted {
@@ -147,7 +147,7 @@ impl Watchdog<'_> {
         self.handle_node_event(event, now);
     }
 
-    /// Nobody answered: asks again later, as long as the driver waits. False when that is over.
+    /// No answer: tries again later, as long as the driver waits. False when that time is over.
     fn retry_fetch(&mut self, why: &str, now: Timestamp) -> bool {
         let Some(wanted) = &mut self.wanted else { return false };
         let Some(wait) = fetch_backoff(wanted.tries, wanted.since, now, &self.setup.pace.rules) else {
@@ -155,9 +155,9 @@ impl Watchdog<'_> {
         };
         wanted.tries = wanted.tries.saturating_add(1);
         wanted.next = Instant::now() + wait;
-        let note = format!("cannot fetch {} yet, and tries again: {why}", wanted.order.to);
+        let note = format!("cannot fetch {} yet, trying again: {why}", wanted.order.to);
         if self.notes.insert(FETCH_NOTE, note).is_none() {
-            tracing::warn!(why, to = wanted.order.to, "cannot be fetched yet; it is tried again");
+            tracing::warn!(why, to = wanted.order.to, "cannot fetch it yet; trying again");
         }
         true
     }
@@ -176,7 +176,7 @@ impl Watchdog<'_> {
     }
 
     fn roll_back(&mut self, back: &str) {
-        // It is under way, or done and only not written down yet.
+        // It is running, or done and not saved yet.
         if self.pending_start == Some(PendingStart::Rollback)
             || self.unsaved_answers.contains(&phase::NodeEvent::RolledBack)
         {
@@ -184,19 +184,19 @@ impl Watchdog<'_> {
         }
         let (program, _) = self.slots.pick_runnable([back]);
         if let Err(error) = self.slots.set_current(&program) {
-            // The link is for whoever looks; what is started does not follow from it.
+            // The symlink is only for people; the start does not depend on it.
             tracing::warn!("{}", error_chain(&error));
         }
         self.switch_program(PendingStart::Rollback);
     }
 
-    /// Starts the version that should run in the place of the one that does.
+    /// Starts the expected version instead of the running one.
     fn switch_program(&mut self, awaited: PendingStart) {
         self.pending_start = Some(awaited);
         self.supervise(ProcessEvent::Restart);
     }
 
-    /// Something happened to the process.
+    /// Handles an event of the process.
     pub(super) fn supervise(&mut self, happened: ProcessEvent) {
         let (next, act) = supervise::step(&self.process, happened, self.elapsed(), &self.setup.pace.rules);
         let was_degraded = self.process.is_degraded(&self.setup.pace.rules);
@@ -204,14 +204,14 @@ impl Watchdog<'_> {
         if !was_degraded && self.process.is_degraded(&self.setup.pace.rules) {
             tracing::error!(
                 failures = self.process.failures,
-                "the agent does not stay up: this node is degraded"
+                "the agent keeps failing: this node is degraded"
             );
         }
         match (act, &self.agent) {
             (Some(ProcessAction::Start), _) => self.start_agent(),
             (Some(ProcessAction::Terminate), Some(held)) => held.process.signal(Signal::TERM),
             (Some(ProcessAction::Kill), Some(held)) => {
-                tracing::warn!(pid = held.process.pid, "the agent does not end by itself and is ended");
+                tracing::warn!(pid = held.process.pid, "the agent does not stop; killing it");
                 held.process.signal(Signal::KILL);
             }
             _ => {}
@@ -231,7 +231,7 @@ impl Watchdog<'_> {
                 }
             }
             Err(why) => {
-                tracing::error!(why, "the agent cannot be started");
+                tracing::error!(why, "cannot start the agent");
                 self.ended = Some(why.clone());
                 self.supervise(ProcessEvent::StartFailed);
                 if self.pending_start == Some(PendingStart::Apply) {
@@ -247,10 +247,10 @@ impl Watchdog<'_> {
         self.saved.starting = Some(program.clone());
         self.save_state();
         let process = process::start_process(&program.path, &self.setup.agent_args)
-            .map_err(|error| format!("`{}` cannot be started: {error}", program.path.display()))?;
+            .map_err(|error| format!("cannot start `{}`: {error}", program.path.display()))?;
         let _ = fail_point("watchdog::started");
-        tracing::info!(pid = process.pid, version = program.version, "the agent is started");
-        // The first look is not at once: it has to come up.
+        tracing::info!(pid = process.pid, version = program.version, "started the agent");
+        // The first check comes later: the agent has to start first.
         self.due.look = std::time::Instant::now() + self.setup.pace.readiness;
         self.adopt_agent(StartedAgent { process, version: program.version.clone(), since: Timestamp::now() });
         Ok(())
@@ -268,15 +268,15 @@ impl Watchdog<'_> {
             process::watch_exit(process, move |how| drop(events.send(WatchdogEvent::ProcessEnded(pid, how))));
         if let Err(error) = watched {
             tracing::error!(%error, "cannot wait for the agent");
-            // As if it had ended: it is ended, and another one is started after a while.
+            // As if it had exited: it is killed, and another one is started after a while.
             if let Some(held) = &self.agent {
                 held.process.signal(Signal::KILL);
             }
-            let _ = self.events.send(WatchdogEvent::ProcessEnded(pid, "nobody could wait for it".into()));
+            let _ = self.events.send(WatchdogEvent::ProcessEnded(pid, "its exit status is unknown".into()));
         }
     }
 
-    /// A process ended.
+    /// Handles the exit of a process.
     pub(super) fn on_child_ended(&mut self, pid: i32, how: String, now: Timestamp) {
         if self.agent.as_ref().is_none_or(|held| held.process.pid != pid) {
             return;
@@ -290,13 +290,13 @@ impl Watchdog<'_> {
         self.supervise(ProcessEvent::Ended);
         if was_up {
             self.handle_node_event(
-                phase::NodeEvent::NotReady(format!("the agent does not stay up: {how}")),
+                phase::NodeEvent::NotReady(format!("the agent keeps failing: {how}")),
                 now,
             );
         }
     }
 
-    /// Removes what nobody needs, unless a fetch is under way, whose files have no name yet.
+    /// Removes what is not needed, unless a fetch is running, whose files have no name yet.
     pub(super) fn prune_slots(&mut self) {
         if !self.prune || self.fetching.is_some() {
             return;
@@ -325,13 +325,13 @@ impl Watchdog<'_> {
     }
 }
 
-/// True for what is said once; everything else comes again by itself.
+/// True for events that come once; all others are repeated.
 const fn is_one_time_event(event: &phase::NodeEvent) -> bool {
     use phase::NodeEvent::{Applied, ApplyFailed, FetchFailed, Fetched, RolledBack};
     matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack)
 }
 
-/// How long to wait before a binary that nobody gives is asked for again; nothing once the driver has given up.
+/// The wait before a missing binary is requested again; `None` once the driver has given up.
 fn fetch_backoff(
     tries: u32,
     since: Timestamp,
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_asked_for_ever_more_seldom_until_the_driver_gives_up() {
+    fn fetch_retries_back_off_until_the_driver_gives_up() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let wait = |tries, seconds| {
             fetch_backoff(tries, at(0), at(seconds), &supervise::RestartPolicy::PRODUCTION)

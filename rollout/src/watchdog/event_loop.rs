@@ -1,6 +1,6 @@
-//! The loop: what is due and what was heard in, events for the phases and the supervision out.
+//! The event loop: due work and incoming events in, events for the phases and the supervision out.
 //!
-//! Law: what a record asks is judged anew at every turn, by level; so it does not matter which of its writes was seen.
+//! Law: the records are evaluated again at every turn, level-triggered; so it does not matter which writes were seen.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::phase::{self, NodePhase};
 use crate::record::{Component, RolloutRecord};
 use crate::supervise::{ProcessEvent, ProcessState};
 
-/// The longest the loop sleeps: a clock that was set is noticed by then.
+/// The longest sleep of the loop: a changed clock is noticed within this time.
 const MAX_SLEEP: Duration = Duration::from_secs(10);
-/// The longest while something counts by the clock.
+/// The longest sleep while something depends on the clock.
 const MAX_SHORT_SLEEP: Duration = Duration::from_secs(1);
-/// So many polls in a row without its record tell a node that its rollout is gone.
+/// After this many polls in a row without its record, a node treats its rollout as deleted.
 const GONE_AFTER_POLLS: u32 = 2;
-/// The shortest: nothing here is worth a loop that spins.
+/// The shortest sleep: the loop must not spin.
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 impl Watchdog<'_> {
@@ -115,13 +115,13 @@ impl Watchdog<'_> {
             }
             WatchdogEvent::Signal(WatchdogSignal::Stop) => {
                 self.stopping = true;
-                self.setup.notifier.stopping("stopping: the agent is told to end");
+                self.setup.notifier.stopping("stopping: waiting for the agent to stop");
                 self.supervise(ProcessEvent::Stop);
             }
         }
     }
 
-    /// Asks for the records.
+    /// Requests the records.
     fn poll_records(&mut self) {
         if Instant::now() >= self.poll_due() && !self.net.is_busy() {
             self.due.polled = Some(Instant::now());
@@ -134,7 +134,7 @@ impl Watchdog<'_> {
         self.due.polled.map_or(self.due.first, |last| last + every)
     }
 
-    /// True while a rollout that is under way means this node.
+    /// True while a running rollout targets this node.
     pub(super) fn is_in_rollout(&self) -> bool {
         let means = |record: &RolloutRecord| {
             !record.state.is_final() && !record.dry_run && record.batch_of(&self.setup.id).is_some()
@@ -148,20 +148,20 @@ impl Watchdog<'_> {
         match polled {
             Ok(found) => {
                 if self.logged.records.take().is_some() {
-                    tracing::info!("the records of rollouts can be read again");
+                    tracing::info!("the rollout records can be read again");
                 }
                 self.accept_records(found, now);
             }
             Err(why) => {
                 if self.logged.records.as_ref() != Some(&why) {
-                    tracing::warn!(why, "the records of rollouts cannot be read; all else goes on");
+                    tracing::warn!(why, "cannot read the rollout records; everything else continues");
                     self.logged.records = Some(why);
                 }
             }
         }
     }
 
-    /// Takes over the records that there are, the newest first. What cannot be read now was read before, and counts as it was.
+    /// Takes over the present records, the newest first. A record that cannot be read now keeps its last known content.
     fn accept_records(&mut self, found: PolledRecords, now: Timestamp) {
         let PolledRecords { mut records, unread } = found;
         let known = std::mem::take(&mut self.records);
@@ -179,7 +179,7 @@ impl Watchdog<'_> {
             self.missing_polls = 0;
             self.handle_node_event(event, now);
         }
-        // Who has read that it is over does not believe an older record that says otherwise.
+        // A node that has read the end of a rollout does not accept an older record that says otherwise.
         let mut node = self.node.clone();
         self.records
             .iter()
@@ -190,7 +190,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Does what the records ask.
+    /// Does what the records require.
     fn follow_records(&mut self, now: Timestamp) {
         let current = self.node.current_rollout().cloned();
         let asked = self.records.iter().filter(|record| current.as_ref().is_none_or(|id| record.id == *id));
@@ -211,7 +211,7 @@ impl Watchdog<'_> {
         self.handle_changed_node(&node, event, now);
     }
 
-    /// Looks whether an agent that has to prove itself is ready.
+    /// Checks whether a soaking agent is ready.
     fn check_readiness(&mut self, now: Timestamp) {
         let is_soaking = matches!(self.node.phase, NodePhase::Soaking { .. });
         if !is_soaking || self.checking_readiness || Instant::now() < self.due.look {
@@ -221,7 +221,7 @@ impl Watchdog<'_> {
         let pid = match (&self.agent, self.process.state) {
             (Some(held), ProcessState::Up { .. }) => held.process.pid,
             (_, ProcessState::BackingOff { .. }) => {
-                let why = self.ended.clone().unwrap_or_else(|| "it does not run".into());
+                let why = self.ended.clone().unwrap_or_else(|| "it is not running".into());
                 return self
                     .handle_node_event(phase::NodeEvent::NotReady(format!("the agent is down: {why}")), now);
             }
@@ -231,7 +231,7 @@ impl Watchdog<'_> {
         let thread = std::thread::Builder::new().name("look".into());
         match thread.spawn(move || drop(events.send(WatchdogEvent::ReadinessChecked(pid, ready.ready())))) {
             Ok(_) => self.checking_readiness = true,
-            Err(error) => tracing::warn!(%error, "cannot start a thread to look at the agent"),
+            Err(error) => tracing::warn!(%error, "cannot start a thread to check the agent"),
         }
     }
 
@@ -240,7 +240,7 @@ impl Watchdog<'_> {
             WatchdogRequest::Status => WatchdogResponse::Status(Box::new(self.status(now))),
             WatchdogRequest::GoBack { reason } => self.answer_rollback(reason, now),
         };
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = reply.send(answer);
     }
 
@@ -248,17 +248,19 @@ impl Watchdog<'_> {
         let refused = |why: String| WatchdogResponse::Refused { why };
         let from = self.node.current_version().to_owned();
         match &self.node.phase {
-            _ if self.stopping => return refused("the watchdog is about to end".into()),
+            _ if self.stopping => return refused("the watchdog is stopping".into()),
             NodePhase::RollingBack { back, .. } => {
-                return WatchdogResponse::Done { words: format!("already going back to {back}") };
+                return WatchdogResponse::Done { words: format!("already rolling back to {back}") };
             }
             NodePhase::Idle => {
                 let Some(previous) = &self.node.previous else {
-                    let why = format!("there is no version before {from} to go back to");
-                    return refused(format!("{why}: roll an older one out (zagent rollout start --anyway)"));
+                    let why = format!("there is no version before {from} to roll back to");
+                    return refused(format!(
+                        "{why}: roll out an older version (zagent rollout start --anyway)"
+                    ));
                 };
                 if let Err(error) = self.slots.verify(previous) {
-                    return refused(format!("cannot go back: {}", error_chain(&error)));
+                    return refused(format!("cannot roll back: {}", error_chain(&error)));
                 }
             }
             _ => {}
@@ -266,21 +268,21 @@ impl Watchdog<'_> {
         self.handle_node_event(phase::NodeEvent::RollBack(reason), now);
         match &self.node.phase {
             NodePhase::RollingBack { back, .. } => {
-                WatchdogResponse::Done { words: format!("going back from {from} to {back}") }
+                WatchdogResponse::Done { words: format!("rolling back from {from} to {back}") }
             }
             NodePhase::Idle if self.node.current_version() != from => WatchdogResponse::Done {
-                words: format!("went back from {from} to {}", self.node.current_version()),
+                words: format!("rolled back from {from} to {}", self.node.current_version()),
             },
-            NodePhase::Idle => {
-                WatchdogResponse::Done { words: format!("what was fetched is thrown away; {from} stays") }
-            }
-            _ => refused("where this node stands cannot be written down: look at the disk".into()),
+            NodePhase::Idle => WatchdogResponse::Done {
+                words: format!("discarded the fetched version; {from} keeps running"),
+            },
+            _ => refused("cannot save state: check the disk".into()),
         }
     }
 
     pub(super) fn shut_down(&mut self) {
         self.mark_clean_stop();
         self.setup.notifier.stopping("stopped");
-        tracing::info!("the watchdog ends");
+        tracing::info!("the watchdog stops");
     }
 }

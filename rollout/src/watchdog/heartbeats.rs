@@ -1,6 +1,7 @@
-//! Heartbeats in a sled store: what the node last said about itself, for whoever looks after a fall.
+//! Heartbeats in a sled store: the last state of the node, for an investigation after a crash.
 //!
-//! Law: disposable. A store that does not open is moved aside and made anew; one that cannot be made stops nothing.
+//! Law: disposable. A store that does not open is moved aside and replaced; a store that cannot be created stops
+//! nothing.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +11,9 @@ use crate::report::NodeReport;
 
 /// Memory that sled may take.
 const CACHE_BYTES: u64 = 1 << 20;
-/// Heartbeats that are kept: an hour.
+/// How many heartbeats are kept: an hour.
 const MAX_HEARTBEATS: usize = 120;
-/// A store never shrinks; one that is larger is begun anew.
+/// A store never shrinks; a larger one is replaced.
 const MAX_STORE_BYTES: u64 = 16 << 20;
 
 /// The store.
@@ -27,13 +28,13 @@ impl HeartbeatStore {
         Self { dir, db: None }
     }
 
-    /// Keeps a heartbeat.
+    /// Saves a heartbeat.
     pub(super) fn append(&mut self, report: &NodeReport) -> Result<(), String> {
-        // A damaged store can make sled panic as well as fail; the store that it was is not used again.
+        // With a damaged store, sled may panic or fail; that store is not used again.
         let kept = catch_unwind(AssertUnwindSafe(|| self.try_append(report)));
         kept.unwrap_or_else(|_| {
             move_aside(&self.dir).map_err(|error| error.to_string())?;
-            Err("sled fell over the store, which was put aside".into())
+            Err("sled panicked on the store; the store was moved aside".into())
         })
     }
 
@@ -76,7 +77,7 @@ impl HeartbeatStore {
             Err(StoreOpenError::LocalFault(why)) => Err(why),
             Err(StoreOpenError::Broken(why)) => {
                 let aside = move_aside(&self.dir).map_err(|error| format!("{why}: {error}"))?;
-                tracing::warn!(aside = %aside.display(), why, "the heartbeats are damaged and begin anew");
+                tracing::warn!(aside = %aside.display(), why, "the heartbeat store is damaged; starting a new one");
                 try_open(&self.dir)
                     .map_err(|(StoreOpenError::LocalFault(why) | StoreOpenError::Broken(why))| why)
             }
@@ -88,14 +89,14 @@ fn move_aside(dir: &Path) -> io::Result<PathBuf> {
     let mut aside = dir.to_owned().into_os_string();
     aside.push(".damaged");
     let aside = PathBuf::from(aside);
-    // What was put away before goes, so that a disk does not fill with them.
+    // Earlier moved stores are deleted, so that they do not fill the disk.
     let _ = std::fs::remove_dir_all(&aside);
     std::fs::rename(dir, &aside).map(|()| aside)
 }
 
 /// Why it did not open.
 enum StoreOpenError {
-    /// A new one would fare no better.
+    /// A new store would fail too.
     LocalFault(String),
     /// It is broken.
     Broken(String),
@@ -103,9 +104,9 @@ enum StoreOpenError {
 
 fn try_open(dir: &Path) -> Result<sled::Db, StoreOpenError> {
     let config = sled::Config::default().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
-    // A damaged store can make sled panic as well as fail.
+    // With a damaged store, sled may panic or fail.
     let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
-    let opened = opened.map_err(|_| StoreOpenError::Broken("sled fell over it".into()))?;
+    let opened = opened.map_err(|_| StoreOpenError::Broken("sled panicked on it".into()))?;
     opened.map_err(|error| match &error {
         sled::Error::Io(e) => match e.kind() {
             io::ErrorKind::PermissionDenied
@@ -113,7 +114,7 @@ fn try_open(dir: &Path) -> Result<sled::Db, StoreOpenError> {
             | io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::WouldBlock => StoreOpenError::LocalFault(e.to_string()),
-            // sled tells a lock that is held only in words.
+            // sled reports a held lock only as text.
             _ if e.to_string().contains("could not acquire lock") => {
                 StoreOpenError::LocalFault(e.to_string())
             }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_a_damaged_store_begins_anew() {
+    fn the_newest_heartbeats_are_kept_and_a_damaged_store_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("heartbeats");
         let mut beats = HeartbeatStore::new(place.clone());

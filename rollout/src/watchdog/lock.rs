@@ -1,4 +1,4 @@
-//! One watchdog at a time on a node: the lock names who holds it.
+//! One watchdog per node: the lock names its holder.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{WatchdogError, system_error};
 
-/// Takes the lock; it is given back when the file is closed, or when the process ends in whatever way.
+/// Takes the lock; it is released when the file is closed, or when the process ends in any way.
 pub(super) fn acquire_lock(path: &Path) -> Result<File, WatchdogError> {
     let cannot = || system_error(format!("use the lock `{}`", path.display()));
     let dir = path.parent().unwrap_or(Path::new("/"));
@@ -21,7 +21,7 @@ pub(super) fn acquire_lock(path: &Path) -> Result<File, WatchdogError> {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut text = String::new();
-            // Who cannot be read is somebody all the same.
+            // An unreadable holder still counts as a holder.
             let _ = file.take(20).read_to_string(&mut text);
             let holder = text.trim().parse::<u32>();
             let holder = holder.map_or_else(|_| "an unknown process".into(), |pid| format!("process {pid}"));
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_watchdog_is_told_who_is_there() {
+    fn a_second_watchdog_gets_the_name_of_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/watchdog.lock");
         let first = acquire_lock(&path).unwrap();

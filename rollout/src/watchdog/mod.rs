@@ -1,9 +1,11 @@
-//! The watchdog: keeps the agent up and carries out rollouts of its binary.
+//! The watchdog: keeps the agent running and carries out rollouts of its binary.
 //!
-//! Law: the loop waits for nothing but the next event, and what it decides is on the disk before it is done. So a crash, a
-//! power cut or a kill at any point loses nothing: whoever comes next reads where the node stood and goes on from there.
+//! Law: the loop waits only for the next event, and every decision is on disk before it is carried out. So a crash, a
+//! power failure or a kill at any point loses nothing: the next watchdog reads the state of the node and continues from
+//! there.
 //!
-//! [`crate::phase`] decides about rollouts and [`crate::supervise`] about the process; here is only what carries them out.
+//! [`crate::phase`] decides about rollouts and [`crate::supervise`] about the process; this module carries the
+//! decisions out.
 
 mod actions;
 mod event_loop;
@@ -45,18 +47,18 @@ pub use self::readiness::SocketReadiness;
 pub use self::saved_state::{SavedWatchdog, WatchdogUpdate};
 pub use self::socket::{RunningWatchdog, WatchdogRequest, WatchdogResponse, WatchdogStatus, send_request};
 
-/// How fast everything goes. A real host has [`WatchdogPace::PRODUCTION`]; tests have less time.
+/// The intervals. A real host uses [`WatchdogPace::PRODUCTION`]; tests have less time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchdogPace {
-    /// How a process is kept up.
+    /// How the process is supervised.
     pub rules: RestartPolicy,
-    /// How often the agent is asked whether it is ready, while that counts.
+    /// How often the agent is checked for readiness, while that matters.
     pub readiness: Duration,
-    /// How often records are asked for.
+    /// How often records are polled.
     pub idle: Duration,
     /// The same while this node is part of a rollout.
     pub poll: Duration,
-    /// How often a heartbeat is kept.
+    /// How often a heartbeat is saved.
     pub heartbeat: Duration,
     /// How often a report is published without a change.
     pub publish: Duration,
@@ -65,7 +67,7 @@ pub struct WatchdogPace {
 }
 
 impl WatchdogPace {
-    /// As on a real host; `poll` and `publish` are the configuration's.
+    /// For a real host; `poll` and `publish` come from the configuration.
     pub const REAL: Self = Self {
         rules: RestartPolicy::PRODUCTION,
         readiness: SOAK_CHECK_INTERVAL,
@@ -76,7 +78,7 @@ impl WatchdogPace {
         probe: Duration::from_secs(30),
     };
 
-    /// For tests of many nodes on one machine: about ten times as fast.
+    /// For tests with many nodes on one machine: about ten times as fast.
     pub const BRISK: Self = Self {
         rules: RestartPolicy {
             base_delay: Duration::from_millis(100),
@@ -94,7 +96,7 @@ impl WatchdogPace {
         probe: Duration::from_secs(60),
     };
 
-    /// For tests: everything a hundred times as fast, more or less.
+    /// For tests: everything about a hundred times as fast.
     pub const FAST: Self = Self {
         rules: RestartPolicy {
             base_delay: Duration::from_millis(10),
@@ -113,70 +115,70 @@ impl WatchdogPace {
     };
 }
 
-/// Who is told how the watchdog is: the service manager.
+/// The receiver of the watchdog's status: the service manager.
 pub trait ServiceNotifier {
-    /// It is up.
+    /// The watchdog is ready.
     fn ready(&self, words: &str);
     /// What it does.
     fn status(&self, words: &str);
-    /// It still turns.
+    /// The keep-alive.
     fn keep_alive(&self);
-    /// How often that should be said at least.
+    /// The minimum interval of keep-alives.
     fn keep_alive_interval(&self) -> Option<Duration>;
-    /// It is about to end.
+    /// It is stopping.
     fn stopping(&self, words: &str);
 }
 
-/// What a watchdog is made from.
+/// Everything that a watchdog needs.
 pub struct WatchdogSetup<'a> {
     /// The node.
     pub id: NodeId,
     /// Its files.
     pub paths: Paths,
-    /// This program: where it is, and the version it says it has.
+    /// This program: its path, and the version it reports.
     pub program: AgentProgram,
-    /// What this program was started with: a new watchdog gets the same.
+    /// The arguments of this program: a new watchdog gets the same.
     pub args: Vec<OsString>,
-    /// What makes a new watchdog only look whether it could begin.
+    /// The arguments with which a new watchdog only checks whether it could start.
     pub probe_args: Vec<OsString>,
-    /// What makes the program an agent.
+    /// The arguments that start the agent.
     pub agent_args: Vec<OsString>,
-    /// How fast.
+    /// The intervals.
     pub pace: WatchdogPace,
-    /// What spreads the fleet over time.
+    /// The seed that spreads the fleet over time.
     pub seed: u64,
     /// Its kernel and its machine.
     pub machine: (String, String),
-    /// The facts that targets and strata ask for.
+    /// The facts for targets and strata.
     pub facts: BTreeMap<String, serde_json::Value>,
-    /// Reaches the board.
+    /// Connects to the board.
     pub connect: ConnectLink,
     /// Fetches binaries.
     pub fetch: Arc<dyn FetchBinary>,
-    /// Asks the agent.
+    /// Checks the agent.
     pub ready: Arc<dyn Readiness>,
-    /// Who is told how it is.
+    /// The receiver of its status.
     pub notifier: &'a dyn ServiceNotifier,
-    /// Why a rollout may not switch this node now; none when it may.
+    /// Why a rollout may not switch this node now; `None` when it may.
     pub hold: &'a dyn Fn(&RolloutRecord, Timestamp) -> Option<String>,
 }
 
-/// Why there is no watchdog.
+/// Why the watchdog could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchdogError {
-    /// There is one already.
-    #[error("another watchdog looks after this node: {holder}")]
+    /// Another one runs.
+    #[error("another watchdog runs on this node: {holder}")]
     AlreadyRunning {
-        /// Who, in words.
+        /// Its description.
         holder: String,
     },
-    /// A file of its own cannot be used.
+    /// One of its files cannot be used.
     #[error(transparent)]
     JsonFile(#[from] JsonFileError),
-    /// The system says no.
+    /// A system call failed.
     #[error("cannot {act}")]
     System {
-        /// What was tried.
+        /// The operation.
         act: String,
         /// Why.
         #[source]
@@ -185,7 +187,7 @@ pub enum WatchdogError {
 }
 
 impl WatchdogError {
-    /// True when the system does not let us.
+    /// True when the system denied permission.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
@@ -202,28 +204,28 @@ fn system_error(act: impl Into<String>) -> impl FnOnce(std::io::Error) -> Watchd
     move |source| WatchdogError::System { act, source }
 }
 
-/// Something that the loop must answer.
+/// An event for the loop.
 #[derive(Debug)]
 enum WatchdogEvent {
-    /// A process ended, and how.
+    /// A process exited, and how.
     ProcessEnded(i32, String),
-    /// The agent was asked whether it is ready.
+    /// The result of a readiness check.
     ReadinessChecked(i32, Result<(), String>),
-    /// The records were asked for.
+    /// The result of a poll of the records.
     Polled(Result<PolledRecords, String>),
     /// A report was published.
     Published(Result<(), String>),
     /// A binary was fetched and installed.
     Fetched(Result<(), FetchFailure>),
-    /// Another watchdog was asked whether it could begin.
+    /// The result of a start check of another watchdog.
     Probed(Result<(), String>),
-    /// Somebody asks on the socket.
+    /// A request on the socket.
     Request(WatchdogRequest, Sender<WatchdogResponse>),
     /// A signal.
     Signal(WatchdogSignal),
 }
 
-/// What the system tells the watchdog.
+/// Signals for the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchdogSignal {
     /// SIGTERM or SIGINT.
@@ -232,7 +234,7 @@ pub enum WatchdogSignal {
     Reload,
 }
 
-/// Where events come in.
+/// The event queue.
 #[derive(Debug)]
 pub struct WatchdogInbox {
     events: Sender<WatchdogEvent>,
@@ -247,14 +249,14 @@ impl Default for WatchdogInbox {
 }
 
 impl WatchdogInbox {
-    /// What whoever hears signals calls; false when nobody listens any more.
+    /// The callback for signals; false when there is no listener any more.
     pub fn signal_sender(&self) -> impl Fn(WatchdogSignal) -> bool + Send + Clone + 'static {
         let events = self.events.clone();
         move |signal| events.send(WatchdogEvent::Signal(signal)).is_ok()
     }
 }
 
-/// What a start is waited for.
+/// What a start was requested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingStart {
     /// The new version.
@@ -263,25 +265,25 @@ enum PendingStart {
     Rollback,
 }
 
-/// A binary that a rollout asks for and that is not here yet.
+/// A binary that a rollout needs and that is not on this host yet.
 #[derive(Clone, Debug)]
 struct WantedBinary {
     order: RolloutOrder,
-    /// When it was asked for.
+    /// When it was requested.
     since: Timestamp,
-    /// How often nobody answered.
+    /// How many requests got no answer.
     tries: u32,
-    /// When it is asked for again.
+    /// When it is requested again.
     next: Instant,
 }
 
-/// A fetch that is under way.
+/// A running fetch.
 struct FetchInProgress {
-    /// True when nobody wants it any more.
+    /// True when it is no longer needed.
     stop: Arc<AtomicBool>,
 }
 
-/// Acts that a new watchdog must have lived through before it is trusted.
+/// Operations that a new watchdog must complete before it is trusted.
 #[derive(Debug, Default)]
 struct SelfTest {
     polled: bool,
@@ -289,19 +291,19 @@ struct SelfTest {
     beaten: bool,
 }
 
-/// When things are due.
+/// When work is due.
 struct DueTimes {
     look: Instant,
     beat: Instant,
-    /// When the records are asked for the first time.
+    /// The time of the first poll of the records.
     first: Instant,
-    /// When they were asked for last.
+    /// The time of the last poll.
     polled: Option<Instant>,
-    /// When a report was published last, or tried to be.
+    /// When a report was last published, or tried.
     published: Option<Instant>,
 }
 
-/// What is told once and again only after it was well.
+/// Problems that are logged once, and again only after they were resolved.
 #[derive(Debug, Default)]
 struct LoggedProblems {
     board: Option<String>,
@@ -320,7 +322,7 @@ struct Watchdog<'a> {
     saved: SavedWatchdog,
     process: SupervisedProcess,
     agent: Option<StartedAgent>,
-    /// How the agent ended last.
+    /// How the agent exited last.
     ended: Option<String>,
     pending_start: Option<PendingStart>,
     wanted: Option<WantedBinary>,
@@ -328,21 +330,21 @@ struct Watchdog<'a> {
     checking_readiness: bool,
     probing: bool,
     prune: bool,
-    /// Answers that could not be written down yet.
+    /// Answers that could not be saved yet.
     unsaved_answers: Vec<crate::phase::NodeEvent>,
-    /// The records of this component, as of the last poll.
+    /// The records of this component, from the last poll.
     records: Vec<RolloutRecord>,
-    /// Polls in a row that did not find the record of the rollout that this node is in.
+    /// Polls in a row without the record of this node's rollout.
     missing_polls: u32,
-    /// What this process has lived through, for its proof.
+    /// The operations that this process has completed.
     self_test: SelfTest,
-    /// Why the switch that a record asks for is held up.
+    /// Why the requested switch is held.
     hold_reason: Option<String>,
-    /// What somebody should know: why it does not run what it should, or not the watchdog that it should.
+    /// Notes for people: why it does not run the expected version, or the expected watchdog.
     notes: BTreeMap<&'static str, String>,
     net: NetThread,
     beats: HeartbeatStore,
-    /// What the board was told last.
+    /// The last published report.
     published: Option<NodeReport>,
     due: DueTimes,
     logged: LoggedProblems,
@@ -353,10 +355,10 @@ struct Watchdog<'a> {
     stopping: bool,
 }
 
-/// Looks after the agent until it is told to stop.
+/// Supervises the agent until it is asked to stop.
 ///
 /// # Errors
-/// Fails when another watchdog runs, and when the system refuses what it needs.
+/// Fails when another watchdog runs, and when a system call that it needs fails.
 pub fn run(setup: WatchdogSetup<'_>, inbox: WatchdogInbox) -> Result<(), WatchdogError> {
     let _lock = lock::acquire_lock(&setup.paths.watchdog_lock())?;
     let mut watchdog = Watchdog::from_setup(setup, inbox.events)?;
@@ -365,7 +367,7 @@ pub fn run(setup: WatchdogSetup<'_>, inbox: WatchdogInbox) -> Result<(), Watchdo
     Ok(())
 }
 
-/// Looks whether a watchdog could begin: reads its files.
+/// Checks whether a watchdog could start: reads its files.
 ///
 /// # Errors
 /// Fails when they cannot be read.
@@ -375,7 +377,7 @@ pub fn probe(paths: &Paths) -> Result<(), WatchdogError> {
     Ok(())
 }
 
-/// What can be told without a watchdog.
+/// The status without a running watchdog.
 ///
 /// # Errors
 /// Fails when the files cannot be read.
@@ -395,7 +397,7 @@ pub fn status_from_files(paths: &Paths, built_in: AgentProgram) -> Result<Watchd
     })
 }
 
-/// An error with all that caused it, in one line.
+/// An error with all its causes, on one line.
 fn error_chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
@@ -407,7 +409,7 @@ fn error_chain(error: &dyn std::error::Error) -> String {
     line
 }
 
-/// Where the program of a slot would be, told from its path.
+/// The path that the program of a slot would have, derived from its path.
 fn slot_from_path(paths: &Paths, program: &std::path::Path) -> Option<String> {
     let slots = std::fs::canonicalize(paths.slots()).unwrap_or_else(|_| paths.slots());
     let program = std::fs::canonicalize(program).unwrap_or_else(|_| PathBuf::from(program));

@@ -1,7 +1,7 @@
-//! Everything that waits for a network, on threads of its own; what comes of it are events.
+//! All network operations, on separate threads; their results are events.
 //!
-//! Law: the loop never waits for any of this. At most one poll or one publication is under way, and one fetch. Each of them is
-//! answered, also when it falls over.
+//! Law: the loop never waits for any of this. At most one poll or one publication runs at a time, and one fetch. Each
+//! of them reports a result, even after a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,33 +20,34 @@ use crate::slots::Slots;
 
 /// The rollouts and the board, as this node reaches them.
 pub trait RolloutLink: Send {
-    /// All records that there are.
+    /// All present records.
     ///
     /// # Errors
-    /// Fails when nobody answers.
+    /// Fails when there is no answer.
     fn poll(&mut self) -> Result<Vec<RolloutRecord>, BoardError>;
 
-    /// The rollouts whose records are there and could not be read at the last poll.
+    /// The rollouts whose records exist and could not be read at the last poll.
     fn unreadable(&self) -> Vec<RolloutId> {
         Vec::new()
     }
 
-    /// Shows a report to whoever looks at the board; nothing when there is none.
+    /// Publishes a report on the board; does nothing when there is no board.
     ///
     /// # Errors
-    /// Fails when the board does not take it.
+    /// Fails when the board does not accept it.
     fn publish(&mut self, report: &NodeReport) -> Result<(), BoardError>;
 }
 
-/// Makes a link, from the configuration as it is now.
+/// Creates a connection, from the present configuration.
 pub type ConnectLink = Box<dyn FnMut() -> Result<Box<dyn RolloutLink>, String> + Send>;
 
 /// Fetches binaries.
 pub trait FetchBinary: Send + Sync {
-    /// Fetches one into a file that is not there yet, and verifies size, digest and signature. It ends soon after `stop` is set.
+    /// Fetches one into a file that does not exist yet, and verifies size, digest and signature. Stops soon after
+    /// `stop` is set.
     ///
     /// # Errors
-    /// Fails when it cannot be fetched or is not what it should be.
+    /// Fails when it cannot be fetched or does not match.
     fn fetch(
         &self,
         record: &RolloutRecord,
@@ -56,37 +57,37 @@ pub trait FetchBinary: Send + Sync {
     ) -> Result<(), FetchFailure>;
 }
 
-/// Why there is no binary.
+/// Why a binary could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchFailure {
-    /// In words.
+    /// The message.
     pub why: String,
-    /// True when the next try may go well: nobody answered.
+    /// True when the next try may work: there was no answer.
     pub transient: bool,
 }
 
 impl FetchFailure {
-    /// It will not go better next time.
+    /// A permanent error.
     #[must_use]
     pub fn permanent(why: String) -> Self {
         Self { why, transient: false }
     }
 }
 
-/// Says whether the agent is ready.
+/// Checks whether the agent is ready.
 pub trait Readiness: Send + Sync {
-    /// Asks it.
+    /// Runs the check.
     ///
     /// # Errors
-    /// Why it is not, in words.
+    /// Why it is not ready, as a message.
     fn ready(&self) -> Result<(), String>;
 }
 
-/// What a poll found.
+/// The result of a poll.
 #[derive(Debug)]
 pub(super) struct PolledRecords {
     pub(super) records: Vec<RolloutRecord>,
-    /// Rollouts whose records are there and cannot be read.
+    /// Rollouts whose records exist and cannot be read.
     pub(super) unread: Vec<RolloutId>,
 }
 
@@ -115,7 +116,7 @@ impl NetThread {
         self.busy
     }
 
-    /// The answer to the last task has come.
+    /// The last task has finished.
     pub(super) const fn task_done(&mut self) {
         self.busy = false;
     }
@@ -128,7 +129,7 @@ impl NetThread {
         self.busy = self.tasks.send(NetTask::Publish(Box::new(report))).is_ok();
     }
 
-    /// The configuration may be another: the next task begins with a new link.
+    /// The configuration may have changed: the next task starts with a new connection.
     pub(super) fn reconnect(&self) {
         // Without the thread there is nothing to connect.
         let _ = self.tasks.send(NetTask::Reconnect);
@@ -163,12 +164,13 @@ fn run_tasks(mut connect: ConnectLink, tasks: &Receiver<NetTask>, events: &Sende
     }
 }
 
-/// Does something and answers, also when it falls over: whoever waits for the answer must not wait for ever.
+/// Runs a task and reports its result, even after a panic: the receiver must not wait forever.
 fn catch_panic<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err("a fault inside zagent stopped it".into()))
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|_| Err("an internal error in zagent stopped it".into()))
 }
 
-/// What one fetch needs.
+/// The input of one fetch.
 pub(super) struct NetJob {
     pub(super) to: String,
     pub(super) record: RolloutRecord,
@@ -179,7 +181,7 @@ pub(super) struct NetJob {
 }
 
 impl NetJob {
-    /// Fetches and installs on a thread of its own.
+    /// Fetches and installs on a separate thread.
     pub(super) fn start(self, events: Sender<WatchdogEvent>) -> std::io::Result<()> {
         let thread = std::thread::Builder::new().name("fetch".into());
         thread.spawn(move || drop(events.send(WatchdogEvent::Fetched(self.fetch_guarded())))).map(drop)
@@ -226,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_over_is_answered_and_the_next_task_is_done() {
+    fn a_task_that_panics_reports_and_the_next_one_runs() {
         let (events, heard) = channel();
         let mut net = NetThread::start(Box::new(|| Ok(Box::new(Falls))), events).unwrap();
         for _ in 0..2 {
             net.poll();
             let Ok(WatchdogEvent::Polled(Err(why))) = heard.recv() else { panic!("no answer") };
-            assert!(why.contains("a fault inside zagent"), "{why}");
+            assert!(why.contains("an internal error in zagent"), "{why}");
         }
     }
 }

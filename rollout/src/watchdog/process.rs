@@ -1,7 +1,7 @@
-//! A program in, a process that is known by more than its number and waited for out.
+//! A program in, a supervised process that is identified by more than its process id out.
 //!
-//! Law: a process is told from another that got the same number later by the time at which it began and by the boot; what is
-//! no longer that process is never signalled.
+//! Law: a process is distinguished from a later one with the same id by its start time and its boot; a process that no
+//! longer is the same one is never signalled.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,24 +16,24 @@ use serde::{Deserialize, Serialize};
 
 /// The stack of a thread that only waits.
 const STACK_BYTES: usize = 128 << 10;
-/// How often a process that is not a child is looked for.
+/// How often a process that is not a child is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// What the service manager tells the watchdog, and means for nobody else.
+/// What the service manager passes to the watchdog, and only to it.
 const REMOVED_ENV: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// Its number.
+    /// Its process id.
     pub pid: i32,
-    /// When it began, in ticks since the boot.
+    /// When it started, in ticks since the boot.
     pub began: u64,
-    /// Which boot.
+    /// The boot id.
     pub boot: String,
 }
 
 impl ProcessIdentity {
-    /// The process that has a number now.
+    /// The process that has this id now.
     #[must_use]
     pub fn from_pid(pid: i32) -> Option<Self> {
         let (_, began) = parent_and_start(pid)?;
@@ -45,7 +45,7 @@ impl ProcessIdentity {
         own_pid().and_then(Self::from_pid)
     }
 
-    /// True while it lives, or has ended and nobody has waited for it.
+    /// True while it runs, or has exited and was not reaped.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         parent_and_start(self.pid).is_some_and(|(_, began)| began == self.began) && boot_id() == self.boot
@@ -63,8 +63,8 @@ impl ProcessIdentity {
         std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()
     }
 
-    /// The process that runs a program with these arguments and has lost whoever started it, in this view of the system: what
-    /// runs in a container is not ours.
+    /// The process that runs a program with these arguments and has lost its parent, in this PID namespace: processes
+    /// in containers are excluded.
     pub(super) fn find_orphan(program: &Path, args: &[OsString]) -> Option<Self> {
         let line: Vec<&[u8]> = std::iter::once(program.as_os_str())
             .chain(args.iter().map(OsString::as_os_str))
@@ -91,16 +91,16 @@ impl ProcessIdentity {
         })
     }
 
-    /// Tells it something; that it has ended just now is fine.
+    /// Sends it a signal; no error when it has just exited.
     pub fn signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return };
         let told = match signal {
-            // With everything that it started and that did not leave its group.
+            // With everything that it started and that did not leave its process group.
             Signal::KILL => kill_process_group(pid, signal).or_else(|_| kill_process(pid, signal)),
             _ => kill_process(pid, signal),
         };
         if let Err(error) = told {
-            tracing::debug!(pid = self.pid, %error, "a process could not be signalled");
+            tracing::debug!(pid = self.pid, %error, "cannot signal a process");
         }
     }
 }
@@ -109,10 +109,10 @@ fn own_pid() -> Option<i32> {
     i32::try_from(std::process::id()).ok()
 }
 
-/// The parent of a process, and when it began.
+/// The parent of a process, and when it started.
 fn parent_and_start(pid: i32) -> Option<(i32, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain anything.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_whitespace();
     Some((words.nth(1)?.parse().ok()?, words.nth(17)?.parse().ok()?))
@@ -122,7 +122,7 @@ fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Starts a program, in a process group of its own: what a terminal says to the watchdog, the watchdog passes on.
+/// Starts a program in its own process group: the watchdog passes terminal signals on.
 ///
 /// # Errors
 /// Fails when it cannot be started.
@@ -132,17 +132,17 @@ pub(super) fn start_process(program: &Path, args: &[OsString]) -> io::Result<Pro
     for name in REMOVED_ENV {
         command.env_remove(name);
     }
-    // It is waited for by its number: by this watchdog, or by the one that this becomes.
+    // It is reaped by its id: by this watchdog, or by the one that replaces it.
     let pid = command.spawn()?.id();
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
-    // Until somebody waits for it, it is there, ended or not.
-    ProcessIdentity::from_pid(pid).ok_or_else(|| io::Error::other("/proc does not tell of it"))
+    // Until it is reaped, it exists, whether it has exited or not.
+    ProcessIdentity::from_pid(pid).ok_or_else(|| io::Error::other("it is not in /proc"))
 }
 
-/// Waits for the end of a process on another thread; `ended` is called once, with how it ended in words.
+/// Waits for the exit of a process on another thread; `ended` is called once, with a message how it exited.
 ///
 /// # Errors
-/// Fails when there is no thread to be had.
+/// Fails when no thread can be started.
 pub(super) fn watch_exit(
     process: ProcessIdentity,
     ended: impl FnOnce(String) + Send + 'static,
@@ -163,14 +163,14 @@ fn wait(process: &ProcessIdentity) -> String {
     while process.is_alive() {
         std::thread::sleep(POLL_INTERVAL);
     }
-    "it ended".into()
+    "it exited".into()
 }
 
 fn exit_text(status: WaitStatus) -> String {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => format!("it ended with code {code}"),
-        (None, Some(signal)) => format!("it was ended by signal {signal}"),
-        (None, None) => "it ended".into(),
+        (Some(code), _) => format!("it exited with code {code}"),
+        (None, Some(signal)) => format!("it was killed by signal {signal}"),
+        (None, None) => "it exited".into(),
     }
 }
 
@@ -191,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn its_end_is_told_in_words() {
-        assert_eq!(end(shell("exit 7")), "it ended with code 7");
+    fn the_exit_is_described() {
+        assert_eq!(end(shell("exit 7")), "it exited with code 7");
         let sleeper = shell("exec sleep 1000");
         assert!(sleeper.is_alive() && sleeper.is_ours());
         sleeper.signal(Signal::TERM);
-        assert_eq!(end(sleeper.clone()), "it was ended by signal 15");
+        assert_eq!(end(sleeper.clone()), "it was killed by signal 15");
         assert!(!sleeper.is_alive() && !sleeper.is_ours());
     }
 
     #[test]
-    fn another_process_under_the_same_number_is_left_alone() {
+    fn another_process_with_the_same_pid_is_not_signalled() {
         let sleeper = shell("exec sleep 1000");
         for other in [
             ProcessIdentity { began: sleeper.began + 1, ..sleeper.clone() },
@@ -209,10 +209,10 @@ mod tests {
         ] {
             assert!(!other.is_alive());
             other.signal(Signal::KILL);
-            assert_eq!(end(other), "it ended");
+            assert_eq!(end(other), "it exited");
         }
         assert!(sleeper.is_alive());
         sleeper.signal(Signal::KILL);
-        assert_eq!(end(sleeper), "it was ended by signal 9");
+        assert_eq!(end(sleeper), "it was killed by signal 9");
     }
 }

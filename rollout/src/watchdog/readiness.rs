@@ -1,6 +1,6 @@
-//! The agent's socket in, whether it says that it is ready out.
+//! The agent's socket in, whether the agent reports ready out.
 //!
-//! Law: it never waits beyond its time nor reads beyond its bound.
+//! Law: it never waits longer than its limit and never reads more than its limit.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,19 +12,19 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::net::Readiness;
 
-/// Bytes of an answer that are read.
+/// Maximum bytes of an answer that are read.
 const MAX_RESPONSE_BYTES: u64 = 4 << 10;
-/// Shortest time that is set on a socket; zero would mean no limit at all.
+/// The shortest timeout for a socket; zero would mean no limit.
 const MIN_SOCKET_TIMEOUT: Duration = Duration::from_millis(1);
-/// The question.
+/// The request.
 const READYZ_REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nhost: zagent\r\nconnection: close\r\n\r\n";
 
-/// Asks on a unix socket.
+/// Sends the request on a unix socket.
 #[derive(Clone, Debug)]
 pub struct SocketReadiness {
     /// Which.
     pub socket: PathBuf,
-    /// How long an answer may take.
+    /// The time limit for an answer.
     pub timeout: Duration,
 }
 
@@ -38,7 +38,7 @@ impl Readiness for SocketReadiness {
             Some("200") => Ok(()),
             Some(_) if !said.is_empty() => Err(said.to_owned()),
             Some(code) => Err(format!("the agent answered {code}")),
-            None => Err("the agent gave an answer that makes no sense".into()),
+            None => Err("the agent gave an invalid answer".into()),
         }
     }
 }
@@ -67,7 +67,7 @@ impl SocketReadiness {
     }
 }
 
-/// Connects with a time limit, which the standard library has no way to say: a full queue would hold us for ever.
+/// Connects with a time limit, which the standard library does not support: a full queue would block forever.
 pub(super) fn connect_with_timeout(
     path: &std::path::Path,
     patience: Duration,
@@ -97,7 +97,7 @@ mod tests {
             assert!(question[..n].starts_with(b"GET /readyz HTTP/1.1\r\n"));
             match answer {
                 Some(answer) => stream.write_all(answer.as_bytes()).unwrap(),
-                // Until the other end has had enough.
+                // Until the other end closes.
                 None => drop(stream.read(&mut question)),
             }
         });
@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_understood_and_no_answer_is_waited_for_without_end() {
+    fn every_answer_is_understood_and_waiting_has_a_limit() {
         assert_eq!(asked(Some("HTTP/1.1 200 OK\r\n\r\nready\n")), Ok(()));
         let not = asked(Some("HTTP/1.1 503 Service Unavailable\r\n\r\nit does not compile\nmore\n"));
         assert_eq!(not, Err("it does not compile".into()));
         assert_eq!(asked(Some("HTTP/1.1 500 x\r\n\r\n")), Err("the agent answered 500".into()));
-        assert_eq!(asked(Some("hello")), Err("the agent gave an answer that makes no sense".into()));
+        assert_eq!(asked(Some("hello")), Err("the agent gave an invalid answer".into()));
         assert!(asked(None).unwrap_err().starts_with("the agent does not answer: "));
         let nobody = SocketReadiness { socket: "/nonexistent/socket".into(), timeout: Duration::ZERO };
         assert!(nobody.ready().is_err());

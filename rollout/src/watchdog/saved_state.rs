@@ -1,6 +1,7 @@
-//! What the watchdog must find again after it was replaced or died.
+//! The state that the watchdog needs after it was replaced or died.
 //!
-//! Law: a new watchdog is tried twice. One that dies before it was healthy is not used again: the installed one carries on.
+//! Law: a new watchdog is tried twice. One that dies before it was healthy is not used again: the installed one
+//! continues.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,20 +9,20 @@ use serde::{Deserialize, Serialize};
 use super::process::ProcessIdentity;
 use crate::slots::AgentProgram;
 
-/// So many times a watchdog may die before it was healthy.
+/// How many times a watchdog may die before it was healthy.
 const MAX_TRIES: u32 = 2;
 
-/// What is kept.
+/// The saved state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedWatchdog {
     /// The agent that was started last.
     pub child: Option<StartedAgent>,
-    /// The program that is about to be started: whoever finds it here may find an agent that nobody wrote down.
+    /// The program that is about to be started: if it is set, there may be an agent that was not recorded.
     pub starting: Option<AgentProgram>,
-    /// The program that came with the package.
+    /// The program from the package.
     pub installed: Option<AgentProgram>,
-    /// The watchdog that this one is to become, or became.
+    /// The watchdog that this one will become, or became.
     pub renewal: Option<WatchdogUpdate>,
 }
 
@@ -36,34 +37,35 @@ pub struct StartedAgent {
     pub since: Timestamp,
 }
 
-/// A watchdog that takes the place of the one before.
+/// A watchdog that replaces the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WatchdogUpdate {
     /// Its version.
     pub version: String,
-    /// How often it was started since it was last healthy.
+    /// How many starts since it was last healthy.
     pub tries: u32,
     /// True once it was healthy.
     pub proved: bool,
     /// Why it is not used again.
     pub refused: Option<String>,
-    /// The process that becomes it: one that finds itself here is this watchdog, whatever its program says.
+    /// The process that becomes it: a process that finds its own id here is this watchdog, whatever its program
+    /// reports.
     pub process: Option<ProcessIdentity>,
 }
 
-/// What becomes of a watchdog.
+/// The decision about a watchdog update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum UpdateDecision {
     /// It stays.
     Stay,
-    /// It becomes another; this is to be written first.
+    /// It becomes another; save this first.
     Become(WatchdogUpdate),
-    /// It stays, because the other one is no good; this is to be written.
+    /// It stays, because the other one does not work; save this.
     Refuse(WatchdogUpdate),
 }
 
-/// Whether a watchdog of one version becomes that of the version that runs.
+/// Whether a watchdog of one version becomes that of the running version.
 #[must_use]
 pub(super) fn decide_update(own: &str, running: &str, before: Option<&WatchdogUpdate>) -> UpdateDecision {
     if own == running {
@@ -75,7 +77,7 @@ pub(super) fn decide_update(own: &str, running: &str, before: Option<&WatchdogUp
         Some(before) if before.refused.is_some() => UpdateDecision::Stay,
         Some(before) if before.proved => UpdateDecision::Become(fresh()),
         Some(before) if before.tries >= MAX_TRIES => {
-            let why = format!("it died {} times before it was healthy", before.tries);
+            let why = format!("it exited {} times before it was healthy", before.tries);
             UpdateDecision::Refuse(WatchdogUpdate { refused: Some(why), ..before.clone() })
         }
         Some(before) => UpdateDecision::Become(WatchdogUpdate { tries: before.tries + 1, ..before.clone() }),
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_watchdog_is_tried_twice_and_one_that_was_healthy_as_often_as_it_dies() {
+    fn a_new_watchdog_is_tried_twice_and_a_healthy_one_always_restarts() {
         assert_eq!(decide_update("1", "1", None), UpdateDecision::Stay);
         let UpdateDecision::Become(first) = decide_update("1", "2", None) else { panic!() };
         assert_eq!((first.tries, first.proved), (1, false));

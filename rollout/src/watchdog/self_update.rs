@@ -1,7 +1,7 @@
-//! The version that runs in, the watchdog of that version in the place of this one out.
+//! The running version in, the watchdog of that version in place of this one out.
 //!
-//! Law: the process stays the same, and so does its child. Before this one gives itself up, the other has shown that it can
-//! read what is there; and it is written down that it is tried.
+//! Law: the process stays the same, and so does its child. Before this one is replaced, the other has shown that it can
+//! read the existing files; and the attempt is saved.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -14,11 +14,11 @@ use crate::fail_point;
 use crate::phase::NodePhase;
 use crate::slots::AgentProgram;
 
-/// How often somebody who waits looks again.
+/// The polling interval while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Watchdog<'_> {
-    /// Becomes the watchdog of the version that runs, when nothing else is under way.
+    /// Becomes the watchdog of the running version, when nothing else is in progress.
     pub(super) fn update_self(&mut self) {
         let busy = self.stopping || self.probing || self.fetching.is_some() || self.pending_start.is_some();
         if busy || self.net.is_busy() || self.node.phase != NodePhase::Idle || !self.process.is_up() {
@@ -36,7 +36,7 @@ impl Watchdog<'_> {
         match refused.and_then(|renewal| renewal.refused.as_ref()) {
             Some(why) if self.own_version != self.node.running => {
                 let note = format!(
-                    "the watchdog of {} is not used ({why}); {} carries on",
+                    "the watchdog of {} is not used ({why}); {} keeps running",
                     self.node.running, self.own_version
                 );
                 if self.notes.insert("watchdog", note.clone()).is_none() {
@@ -47,7 +47,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Lets the other watchdog read its files, on a thread of its own.
+    /// Makes the other watchdog read its files, on a separate thread.
     fn probe_successor(&mut self) {
         let program = match self.slots.verify(&self.node.running) {
             Ok(program) => program,
@@ -63,7 +63,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// The other has answered.
+    /// Handles the answer of the other watchdog.
     pub(super) fn on_probed(&mut self, answer: Result<(), String>) {
         self.probing = false;
         if let Err(why) = answer {
@@ -84,7 +84,7 @@ impl Watchdog<'_> {
             self.saved.renewal = before;
             return;
         }
-        tracing::info!(from = self.own_version, to = program.version, "the watchdog renews itself");
+        tracing::info!(from = self.own_version, to = program.version, "the watchdog updates itself");
         let _ = fail_point("watchdog::renewing");
         let mut command = Command::new(&program.path);
         let error = command.args(&self.setup.args).exec();
@@ -99,7 +99,7 @@ impl Watchdog<'_> {
         self.save_state();
     }
 
-    /// A watchdog that has lived long enough has proved itself, once it has done everything that the last one did.
+    /// A watchdog that ran long enough is healthy, once it has done everything that the last one did.
     pub(super) fn mark_proven(&mut self) {
         let has_lived = self.self_test.polled && self.self_test.published && self.self_test.beaten;
         let is_old = has_lived && self.elapsed() >= self.setup.pace.rules.healthy_after;
@@ -113,7 +113,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// A watchdog that is told to end has not died.
+    /// A watchdog that is asked to stop has not failed.
     pub(super) fn mark_clean_stop(&mut self) {
         let own = self.own_version.clone();
         if let Some(renewal) = self.saved.renewal.as_mut().filter(|r| r.version == own && !r.proved) {
@@ -126,19 +126,19 @@ impl Watchdog<'_> {
 fn run_probe(program: &AgentProgram, args: &[std::ffi::OsString], patience: Duration) -> Result<(), String> {
     let mut command = Command::new(&program.path);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut other = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
+    let mut other = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let until = Instant::now() + patience;
     loop {
         match other.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(format!("it cannot read the files that are there: {status}")),
+            Ok(Some(status)) => return Err(format!("it cannot read the existing files: {status}")),
             Ok(None) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
             waited => {
-                // Ended or not, nobody waits for it any more.
+                // Exited or not, it is no longer needed.
                 let _ = other.kill().and_then(|()| other.wait());
                 return Err(match waited {
-                    Err(error) => format!("it cannot be waited for: {error}"),
-                    Ok(_) => "it does not come to an end".into(),
+                    Err(error) => format!("cannot wait for it: {error}"),
+                    Ok(_) => "it does not exit".into(),
                 });
             }
         }

@@ -1,7 +1,7 @@
-//! The watchdog's own socket: a question a connection, one line of JSON each way.
+//! The watchdog's own socket: one request per connection, one line of JSON each way.
 //!
-//! Law: only root and the watchdog's own user can open it; nobody who asks, however badly, holds the loop or the next one for
-//! longer than a few seconds.
+//! Law: only root and the watchdog's own user can open it; no client, however it behaves, blocks the loop or the next
+//! client for more than a few seconds.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -19,24 +19,24 @@ use super::readiness::connect_with_timeout;
 use crate::phase::NodeState;
 use crate::report::AgentProcess;
 
-/// Connections that may wait.
+/// How many connections may wait.
 const BACKLOG: i32 = 16;
-/// How long a question or an answer may take on the wire.
+/// The time limit to transfer a request or an answer.
 const WIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the loop may take to answer.
+/// The time limit for the loop to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of a question.
+/// Maximum bytes of a request.
 const MAX_REQUEST_BYTES: u64 = 16 << 10;
-/// Bytes of an answer.
+/// Maximum bytes of an answer.
 const MAX_RESPONSE_BYTES: u64 = 4 << 20;
 
-/// A question.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "ask", deny_unknown_fields)]
 pub enum WatchdogRequest {
-    /// How things are.
+    /// The status.
     Status,
-    /// Back to the version before.
+    /// Roll back to the version before.
     GoBack {
         /// Why.
         reason: String,
@@ -47,42 +47,42 @@ pub enum WatchdogRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum WatchdogResponse {
-    /// How things are.
+    /// The status.
     Status(Box<WatchdogStatus>),
-    /// It is done, or under way.
+    /// It is done, or in progress.
     Done {
-        /// What, in words.
+        /// What was done, as a message.
         words: String,
     },
-    /// It is not done.
+    /// It was refused.
     Refused {
-        /// Why, in words that name a way out.
+        /// Why, and how to fix it.
         why: String,
     },
 }
 
-/// How a node and its watchdog are.
+/// The status of a node and its watchdog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchdogStatus {
-    /// The watchdog; none when the files were read and nobody asked.
+    /// The watchdog; `None` when the status was read from the files.
     pub watchdog: Option<RunningWatchdog>,
-    /// The version that runs, or should.
+    /// The version that runs, or should run.
     pub version: String,
-    /// What the node knows about itself.
+    /// The saved state of the node.
     pub node: NodeState,
     /// The agent.
     pub child: Option<AgentProcess>,
     /// Failures of the agent in a row.
     pub failures: u32,
-    /// Why the node is not well; none when it is.
+    /// Why the node is degraded; `None` when it is not.
     pub degraded: Option<String>,
-    /// When the agent is started again; none when it runs.
+    /// When the agent is started again; `None` when it runs.
     pub next_retry: Option<Timestamp>,
-    /// What else somebody should know.
+    /// Other notes for people.
     pub notes: Vec<String>,
 }
 
-/// A watchdog that runs.
+/// A running watchdog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningWatchdog {
     /// Its process.
@@ -93,21 +93,21 @@ pub struct RunningWatchdog {
     pub since: Timestamp,
 }
 
-/// Listens, and asks the loop.
+/// Listens, and passes requests to the loop.
 pub(super) fn serve_socket(path: &Path, events: Sender<WatchdogEvent>) -> io::Result<()> {
     let listener = bind_socket(path)?;
     let thread = std::thread::Builder::new().name("socket".into()).stack_size(256 << 10);
     thread.spawn(move || {
         for stream in listener.incoming().flatten() {
             if let Err(error) = answer_connection(stream, &events) {
-                tracing::debug!(%error, "a question was not answered");
+                tracing::debug!(%error, "cannot answer a request");
             }
         }
     })?;
     Ok(())
 }
 
-/// Whoever calls this is the only watchdog, so a socket that is there is one that a dead one left.
+/// The caller is the only watchdog, so an existing socket was left by a dead one.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -118,7 +118,7 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // A socket that does not listen yet refuses everybody, so nobody slips in before the mode is set.
+    // A socket that does not listen yet refuses all connections, so none is accepted before the mode is set.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
@@ -131,15 +131,15 @@ fn answer_connection(mut stream: UnixStream, events: &Sender<WatchdogEvent>) -> 
     BufReader::new(stream.try_clone()?.take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
     let refused = |why: String| WatchdogResponse::Refused { why };
     let answer = match serde_json::from_str::<WatchdogRequest>(&line) {
-        Err(error) => refused(format!("the question makes no sense: {error}")),
+        Err(error) => refused(format!("invalid request: {error}")),
         Ok(ask) => {
             let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
             if ask != WatchdogRequest::Status {
-                tracing::info!(uid = peer.map(|p| p.uid.as_raw()), ?ask, "asked on the socket");
+                tracing::info!(uid = peer.map(|p| p.uid.as_raw()), ?ask, "request on the socket");
             }
             let (told, heard) = channel();
             events.send(WatchdogEvent::Request(ask, told)).map_err(io::Error::other)?;
-            let late = || refused("the watchdog is about to end, or busy; ask again".into());
+            let late = || refused("the watchdog is stopping or busy; try again".into());
             heard.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| late())
         }
     };
@@ -148,10 +148,10 @@ fn answer_connection(mut stream: UnixStream, events: &Sender<WatchdogEvent>) -> 
     stream.write_all(&bytes)
 }
 
-/// Asks the watchdog of a node.
+/// Sends a request to the watchdog of a node.
 ///
 /// # Errors
-/// Fails when none runs (`NotFound`, `ConnectionRefused`), when the system does not let us, and when the answer is lost.
+/// Fails when none runs (`NotFound`, `ConnectionRefused`), when permission is denied, and when the answer is lost.
 pub fn send_request(socket: &Path, ask: &WatchdogRequest) -> io::Result<WatchdogResponse> {
     let mut stream = connect_with_timeout(socket, WIRE_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT + WIRE_TIMEOUT))?;
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_answered_by_the_loop_and_nonsense_by_the_socket() {
+    fn the_loop_answers_requests_and_the_socket_refuses_invalid_ones() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/watchdog.sock");
         let (events, heard) = channel();
@@ -177,18 +177,18 @@ mod tests {
         let loop_ = std::thread::spawn(move || {
             let WatchdogEvent::Request(ask, reply) = heard.recv().unwrap() else { panic!() };
             assert_eq!(ask, WatchdogRequest::GoBack { reason: "it is slow".into() });
-            reply.send(WatchdogResponse::Done { words: "going back".into() }).unwrap();
+            reply.send(WatchdogResponse::Done { words: "rolling back".into() }).unwrap();
         });
         let answer =
             super::send_request(&path, &WatchdogRequest::GoBack { reason: "it is slow".into() }).unwrap();
-        assert_eq!(answer, WatchdogResponse::Done { words: "going back".into() });
+        assert_eq!(answer, WatchdogResponse::Done { words: "rolling back".into() });
         loop_.join().unwrap();
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"{\"ask\": \"nonsense\"}\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        assert!(text.contains("makes no sense"), "{text}");
-        // A second watchdog takes the place of one that is dead.
+        assert!(text.contains("invalid request"), "{text}");
+        // A second watchdog replaces a dead one.
         bind_socket(&path).unwrap();
         let nobody = super::send_request(&dir.path().join("none"), &WatchdogRequest::Status).unwrap_err();
         assert_eq!(nobody.kind(), io::ErrorKind::NotFound);

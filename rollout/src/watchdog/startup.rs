@@ -1,7 +1,7 @@
-//! What the last watchdog left behind in, a watchdog that goes on from there out.
+//! The state that the last watchdog left in, a watchdog that continues from there out.
 //!
-//! Law: an agent is kept when this very process started it, in whatever shape it was then; one that a dead watchdog left is
-//! ended before another is started.
+//! Law: an agent is kept if this very process started it, also before a self-update; one that a dead watchdog left is
+//! stopped before another is started.
 
 use std::cmp::Ordering;
 use std::os::fd::AsFd;
@@ -27,7 +27,7 @@ use crate::version::compare;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-/// How long a socket may take to say who listens.
+/// The time limit to find out which process listens on a socket.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl<'a> Watchdog<'a> {
@@ -54,18 +54,19 @@ impl<'a> Watchdog<'a> {
         let node = read_or_discard::<NodeState>(&paths.phase())?.filter(|node| !node.running.is_empty());
         let node = node.unwrap_or_else(|| NodeState::with_version(slots.current()));
         let node = apply_manual_upgrade(node, before.as_ref(), &slots);
-        let connect = std::mem::replace(&mut setup.connect, Box::new(|| Err("there is no link".into())));
+        let connect =
+            std::mem::replace(&mut setup.connect, Box::new(|| Err("there is no connection".into())));
         let net = NetThread::start(connect, events.clone()).map_err(system_error("start a thread"))?;
         socket::serve_socket(&paths.watchdog_socket(), events.clone())
             .map_err(system_error(format!("listen on `{}`", paths.watchdog_socket().display())))?;
         let began = Instant::now();
-        // Hosts that begin together do not ask together.
+        // Hosts that start together do not poll together.
         let spread = u64::try_from(setup.pace.idle.as_millis()).unwrap_or(u64::MAX).max(1);
         let first = began + Duration::from_millis(setup.seed % spread);
         let due = DueTimes {
             look: began,
             beat: began,
-            // Whoever is in the middle of a rollout does not wait.
+            // A node in the middle of a rollout does not wait.
             first: if node.phase == NodePhase::Idle { first } else { began },
             polled: None,
             published: None,
@@ -105,12 +106,12 @@ impl<'a> Watchdog<'a> {
         watchdog.save_state();
         watchdog.adopt_child();
         let (version, agent) = (watchdog.own_version.clone(), watchdog.node.current_version().to_owned());
-        tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog is up");
+        tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog started");
         watchdog.handle_node_event(phase::NodeEvent::Boot, Timestamp::now());
         Ok(watchdog)
     }
 
-    /// Takes over the agent that runs, or sees to it that it ends.
+    /// Takes over the running agent, or makes sure that it stops.
     fn adopt_child(&mut self) {
         let held = self.saved.child.clone().filter(|held| held.process.is_alive());
         let Some(held) =
@@ -119,7 +120,7 @@ impl<'a> Watchdog<'a> {
             return;
         };
         if held.process.is_ours() {
-            tracing::info!(pid = held.process.pid, version = held.version, "the agent goes on");
+            tracing::info!(pid = held.process.pid, version = held.version, "the agent keeps running");
             self.process = SupervisedProcess::running_since(self.elapsed());
             let is_other = held.version != self.node.current_version();
             self.adopt_agent(held);
@@ -128,20 +129,20 @@ impl<'a> Watchdog<'a> {
             }
             return;
         }
-        tracing::warn!(pid = held.process.pid, "an agent without a watchdog is ended, and another started");
+        tracing::warn!(pid = held.process.pid, "stopping an agent without a watchdog, and starting another");
         held.process.signal(rustix::process::Signal::TERM);
         self.process = SupervisedProcess::from_leftover(self.elapsed(), &self.setup.pace.rules);
         self.adopt_agent(held);
     }
 
-    /// An agent that was started and not written down.
+    /// An agent that was started and not recorded.
     fn find_unrecorded_agent(&self) -> Option<StartedAgent> {
         let AgentProgram { version, path } = self.saved.starting.clone()?;
         let process = ProcessIdentity::find_orphan(&path, &self.setup.agent_args)?;
         Some(StartedAgent { process, version, since: Timestamp::now() })
     }
 
-    /// An agent that nobody knows of: it answers on the socket, and is one of our programs.
+    /// An agent that is not recorded: it answers on the socket, and is one of our programs.
     fn find_listening_agent(&self) -> Option<StartedAgent> {
         let stream = connect_with_timeout(&self.setup.paths.socket(), SOCKET_TIMEOUT).ok()?;
         let peer = rustix::net::sockopt::socket_peercred(stream.as_fd()).ok()?;
@@ -154,8 +155,8 @@ impl<'a> Watchdog<'a> {
         Some(StartedAgent { process, version, since: Timestamp::now() })
     }
 
-    /// The program to start now, and what is to be known about it. What nobody has confirmed is run as it is or not at all; of
-    /// what is good there is always one.
+    /// The program to start now, and notes about it. An unconfirmed version runs exactly or not at all; of the good
+    /// versions, there is always one that runs.
     pub(super) fn choose_program(&mut self) -> Result<AgentProgram, String> {
         if self.node.is_unconfirmed() {
             return self.slots.verify(self.node.current_version()).map_err(|error| error_chain(&error));
@@ -173,7 +174,7 @@ impl<'a> Watchdog<'a> {
         Ok(program)
     }
 
-    /// What runs is what counts as good, when the version that did is gone for good.
+    /// The running version becomes the good one, when the good version is lost.
     pub(super) fn accept_running(&mut self, version: &str) {
         if matches!(self.node.phase, NodePhase::Applying { .. } | NodePhase::Soaking { .. })
             || self.node.running == version
@@ -187,25 +188,25 @@ impl<'a> Watchdog<'a> {
     }
 }
 
-/// Somebody has installed a newer version by hand since the last start: that one is meant.
+/// Someone has installed a newer version by hand since the last start: use it.
 fn apply_manual_upgrade(mut node: NodeState, before: Option<&AgentProgram>, slots: &Slots) -> NodeState {
     let installed = slots.built_in();
     let is_other = before.is_some_and(|before| before.version != installed.version);
     let is_newer = compare(&installed.version, &node.running) == Some(Ordering::Greater);
     if is_other && is_newer && node.phase == NodePhase::Idle {
         let old = std::mem::replace(&mut node.running, installed.version.clone());
-        tracing::info!(from = old, to = node.running, "a newer version was installed by hand, and is run");
+        tracing::info!(from = old, to = node.running, "a newer version was installed by hand; running it");
         node.previous = slots.verify(&old).is_ok().then_some(old);
     }
     node
 }
 
-/// A file of the watchdog's own; one that is damaged is put aside, since without a watchdog there is no agent either.
+/// A file of the watchdog; a damaged one is moved aside, because without a watchdog there is no agent either.
 fn read_or_discard<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, JsonFileError> {
     match json_file::read(path) {
         Err(error) if error.is_damaged() => {
             let aside = path.with_extension("damaged");
-            tracing::error!(error = error_chain(&error), aside = %aside.display(), "it is put aside, and begun anew");
+            tracing::error!(error = error_chain(&error), aside = %aside.display(), "the state file is moved aside, and a new one is started");
             let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
             std::fs::rename(path, aside).map_err(failed)?;
             Ok(None)

@@ -1,4 +1,4 @@
-//! How the node is in, words, a status and reports out.
+//! The state of the node in, messages, a status and reports out.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl NodePhase {
 }
 
 impl Watchdog<'_> {
-    /// Says what is about to change.
+    /// Logs what is about to change.
     pub(super) fn log_step(&self, next: &NodeState) {
         let (from, to) = (self.node.phase.name(), next.phase.name());
         if from == to {
@@ -36,7 +36,7 @@ impl Watchdog<'_> {
         let rollout = next.current_rollout().or_else(|| self.node.current_rollout()).map(ToString::to_string);
         match (&next.phase, &next.last) {
             (NodePhase::RollingBack { order, back, why, .. }, _) => {
-                tracing::warn!(rollout, why, "back from {} to {back}", order.to);
+                tracing::warn!(rollout, why, "rolling back from {} to {back}", order.to);
             }
             (NodePhase::Idle, Some(last)) if Some(last) != self.node.last.as_ref() => {
                 let why = last.why.as_deref();
@@ -46,24 +46,24 @@ impl Watchdog<'_> {
         }
     }
 
-    /// What the node does, in words.
+    /// What the node does, as a message.
     pub(super) fn status_text(&self) -> String {
         let agent = match (&self.agent, self.process.state) {
             (Some(held), ProcessState::Up { .. }) => format!("agent {} runs", held.version),
-            (Some(held), ProcessState::Ending { .. }) => format!("agent {} is told to end", held.version),
-            _ if self.is_degraded() => "degraded: the agent does not stay up".into(),
+            (Some(held), ProcessState::Ending { .. }) => format!("agent {} is stopping", held.version),
+            _ if self.is_degraded() => "degraded: the agent keeps failing".into(),
             _ => "the agent is down".into(),
         };
         match &self.node.phase {
             NodePhase::Idle => agent,
             NodePhase::Preparing { order, .. } => format!("{agent}; fetching {}", order.to),
             NodePhase::Staged { order, .. } => match &self.hold_reason {
-                Some(why) => format!("{agent}; {} is fetched and waits: {why}", order.to),
+                Some(why) => format!("{agent}; {} is fetched and waiting: {why}", order.to),
                 None => format!("{agent}; {} is fetched", order.to),
             },
             NodePhase::Applying { order, .. } => format!("switching to {}", order.to),
-            NodePhase::Soaking { order, .. } => format!("{agent}; {} proves itself", order.to),
-            NodePhase::RollingBack { order, back, .. } => format!("going back from {} to {back}", order.to),
+            NodePhase::Soaking { order, .. } => format!("{agent}; {} is soaking", order.to),
+            NodePhase::RollingBack { order, back, .. } => format!("rolling back from {} to {back}", order.to),
         }
     }
 
@@ -88,7 +88,7 @@ impl Watchdog<'_> {
         self.agent.as_ref().map_or_else(|| self.node.current_version(), |held| &held.version)
     }
 
-    /// How things are.
+    /// The status.
     pub(super) fn status(&self, now: Timestamp) -> WatchdogStatus {
         let next_retry = match self.process.state {
             ProcessState::BackingOff { until } => {
@@ -143,7 +143,7 @@ impl Watchdog<'_> {
         report
     }
 
-    /// Keeps a heartbeat.
+    /// Saves a heartbeat.
     pub(super) fn record_heartbeat(&mut self, now: Timestamp) {
         if Instant::now() < self.due.beat {
             return;
@@ -154,20 +154,20 @@ impl Watchdog<'_> {
         match beaten {
             Ok(()) => self.logged.beats = false,
             Err(why) if !std::mem::replace(&mut self.logged.beats, true) => {
-                tracing::warn!(why, "heartbeats are not kept; all else goes on");
+                tracing::warn!(why, "cannot save heartbeats; everything else continues");
             }
             Err(_) => {}
         }
     }
 
-    /// Publishes a report when it says something new, and when its time has come.
+    /// Publishes a report when something changed, and when it is due.
     pub(super) fn publish_report(&mut self, now: Timestamp) {
         if self.net.is_busy() {
             return;
         }
         let report = self.node_report(now);
         let is_new = self.published.as_ref().is_none_or(|last| !is_same_report(last, &report));
-        // A board that does not answer is not asked more often for that.
+        // A board that does not answer is not polled more often for that.
         if Instant::now() < self.publish_due() && !(is_new && self.logged.board.is_none()) {
             return;
         }
@@ -192,21 +192,21 @@ impl Watchdog<'_> {
         match published {
             Ok(()) => {
                 if self.logged.board.take().is_some() {
-                    tracing::info!("the board takes reports again");
+                    tracing::info!("the board accepts reports again");
                 }
             }
             Err(why) => {
-                // It is still news to the board.
+                // The board does not have it yet.
                 self.published = None;
                 if self.logged.board.is_none() {
-                    tracing::warn!(why, "the board does not take reports; all else goes on");
+                    tracing::warn!(why, "the board does not accept reports; everything else continues");
                 }
                 self.logged.board = Some(why);
             }
         }
     }
 
-    /// Tells the service manager when something changed.
+    /// Notifies the service manager when something changed.
     pub(super) fn notify_status(&mut self) {
         let words = self.status_text();
         if words != self.last_status {
@@ -216,7 +216,7 @@ impl Watchdog<'_> {
     }
 }
 
-/// True when two reports say the same, but for the time.
+/// True when two reports are equal, except for the time.
 fn is_same_report(one: &NodeReport, other: &NodeReport) -> bool {
     let plain = |report: &NodeReport| {
         let child = report.child.as_ref().map(|child| AgentProcess { pid: child.pid, uptime: 0 });

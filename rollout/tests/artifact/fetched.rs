@@ -12,7 +12,7 @@ use zagent_rollout::record::{Artifact, Component};
 use crate::{artifact, bytes, fetch, fetcher, key, release, serve, trust};
 
 #[test]
-fn a_binary_is_fetched_whole_or_not_at_all() {
+fn a_binary_is_fetched_completely_or_not_at_all() {
     let good = bytes();
     let mut bad = good.clone();
     bad[1_200_000] ^= 1;
@@ -70,7 +70,7 @@ fn a_binary_is_fetched_whole_or_not_at_all() {
 }
 
 #[test]
-fn whoever_says_stop_is_heard() {
+fn a_stop_request_ends_the_fetch() {
     let good = bytes();
     let url = serve(vec![("/good", "200 OK".into(), good.clone())]);
     let dir = tempfile::tempdir().unwrap();
@@ -90,11 +90,11 @@ fn the_artifact_of_this_machine_is_selected() {
     let error = select_artifact(&both, "linux", "riscv64").unwrap_err().to_string();
     assert!(error.contains("linux-riscv64") && error.contains("linux-x86_64, linux-aarch64"), "{error}");
     let error = select_artifact(&[], "linux", "riscv64").unwrap_err().to_string();
-    assert!(error.contains("none at all"), "{error}");
+    assert!(error.contains("it has none"), "{error}");
 }
 
 #[test]
-fn a_signature_counts_for_one_version_and_one_machine() {
+fn a_signature_is_valid_for_one_version_and_one_machine() {
     needs!("ssh-keygen");
     let dir = tempfile::tempdir().unwrap();
     let (known, strange) = (key(dir.path(), "alice", true), key(dir.path(), "mallory", false));
@@ -140,7 +140,7 @@ fn a_signature_counts_for_one_version_and_one_machine() {
     ] {
         assert!(strict.check(&other, now).is_err());
     }
-    // Unsigned is fine where nobody must sign; a bad signature is not.
+    // Unsigned is accepted if no signature is required; a bad signature is not.
     let lax = judge(RequiredSignatures::None, 1);
     assert!(lax.check(&release(&plain), now).unwrap().is_empty());
     assert!(lax.check(&release(&moved[4]), now).is_err());
@@ -151,7 +151,7 @@ fn a_signature_counts_for_one_version_and_one_machine() {
     assert!(pair.check(&release(&with(format!("{a}{a}"))), now).is_err());
     assert!(pair.check(&release(&signed), now).is_err());
 
-    // Without one that counts, nothing is asked for.
+    // Without an accepted signature, nothing is requested.
     let nowhere = Artifact { url: Some("http://127.0.0.1:1/".into()), ..plain };
     let into = dir.path().join("x");
     let error =
@@ -160,7 +160,7 @@ fn a_signature_counts_for_one_version_and_one_machine() {
 }
 
 #[test]
-fn what_cannot_be_signed_is_no_artifact() {
+fn an_artifact_that_cannot_be_signed_is_refused() {
     let plain = artifact(b"x");
     for version in ["", "1\nos: x", "1 2", "ä", &"1".repeat(200)] {
         let odd = ReleaseArtifact { version, ..release(&plain) };

@@ -1,4 +1,4 @@
-//! Binaries of releases: fetched over HTTP and out of a ref, published into one.
+//! Release binaries: fetched over HTTP and from a ref, published into a ref.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its release has failed")]
 
@@ -17,7 +17,7 @@ use zagent_config::settings::{ManifestRule, RequiredSignatures, TrustSettings};
 use zagent_rollout::artifact::{ArtifactError, ArtifactFetcher, ReleaseArtifact, ReleaseTrust};
 use zagent_rollout::record::{Artifact, Component};
 
-/// A part and a bit, none like another.
+/// More than one part, each different.
 fn bytes() -> Vec<u8> {
     (0..1_300_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 21) as u8).collect()
 }
@@ -50,7 +50,7 @@ fn trust(dir: &Path, require: RequiredSignatures) -> TrustSettings {
     }
 }
 
-/// A key; its line is added to the signers when it is to count.
+/// A key; its line is added to the signers if it should be accepted.
 fn key(dir: &Path, name: &str, counts: bool) -> PathBuf {
     let path = dir.join(name);
     let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&path).status();
@@ -84,7 +84,7 @@ fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
-/// A server that answers a path with a head and a body; gives its address.
+/// A server that answers a path with a head and a body; returns its address.
 fn serve(answers: Vec<(&'static str, String, Vec<u8>)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -100,7 +100,7 @@ fn serve(answers: Vec<(&'static str, String, Vec<u8>)>) -> String {
             }
             let (_, head, body) = answers.iter().find(|(known, ..)| *known == path).unwrap();
             let out = stream.get_mut();
-            // Whoever has read enough goes away.
+            // A client that has read enough disconnects.
             let _ = out.write_all(format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n").as_bytes());
             let _ = out.write_all(body);
         }

@@ -1,4 +1,4 @@
-//! What is published into a ref, and read out of it.
+//! What is published into a ref, and read from it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,7 +79,7 @@ fn a_release_goes_through_a_ref_in_parts() {
 }
 
 #[test]
-fn a_ref_that_holds_something_else_is_refused() {
+fn a_ref_with_other_content_is_refused() {
     needs!("git");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("zagent");
@@ -100,7 +100,7 @@ fn a_ref_that_holds_something_else_is_refused() {
 }
 
 #[test]
-fn a_binary_says_for_which_machine_it_is() {
+fn the_machine_is_detected_from_the_binary() {
     let dir = tempfile::tempdir().unwrap();
     let (mut all, own) =
         (std::fs::File::open(std::env::current_exe().unwrap()).unwrap(), dir.path().join("own"));

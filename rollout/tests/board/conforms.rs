@@ -1,4 +1,4 @@
-//! The suite: the way to open one more client of a board in, a panic out unless the board keeps its laws.
+//! The conformance suite: a way to open one more client of a board in, a panic out unless the board keeps its laws.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,25 @@ use zagent_rollout::board::{Board, BoardEntry, BoardError, BoardWrite, VersionTo
 /// Opens one more client of the same board.
 pub(crate) type Make<'a> = &'a (dyn Fn() -> Box<dyn Board> + Sync);
 
-/// Asks everything of a board that is empty at the beginning.
+/// Runs all checks on a board that is empty at the start.
 pub(crate) fn conforms(make: Make<'_>) {
     created_read_and_replaced(make);
-    whoever_does_not_know_the_value_does_not_replace_it(make);
+    a_writer_without_the_token_does_not_replace_the_value(make);
     lists_go_by_prefix_and_by_key(make);
     deleted_is_deleted_and_a_token_never_comes_back(make);
-    bytes_are_kept_as_they_are(make);
-    keys_that_are_none_are_refused(make);
-    notes_stay_notes(make);
+    values_are_kept_byte_by_byte(make);
+    invalid_keys_are_refused(make);
+    a_note_does_not_change_the_value(make);
     two_writers_lose_nothing(make);
 }
 
-/// The same in short, for another way to a board that was asked everything: one that is slow.
+/// A short version, for another transport of a board that passed all checks: a slow one.
 pub(crate) fn conforms_in_short(make: Make<'_>) {
-    whoever_does_not_know_the_value_does_not_replace_it(make);
-    bytes_are_kept_as_they_are(make);
+    a_writer_without_the_token_does_not_replace_the_value(make);
+    values_are_kept_byte_by_byte(make);
 }
 
-/// A write of a value over one that is known.
+/// A write that replaces a known value.
 pub(crate) fn write<'a>(value: &'a [u8], expected: Option<&'a VersionToken>) -> BoardWrite<'a> {
     BoardWrite { value, expected, note: "a note", lasting: true }
 }
@@ -45,7 +45,7 @@ fn created_read_and_replaced(make: Make<'_>) {
         assert_eq!(board.get(key).unwrap(), entry(b"one", &first), "{key}");
         let second = board.put(key, write(b"two", Some(&first))).unwrap();
         assert_ne!(first, second, "{key}");
-        // Another client, and one that is opened later, see the same and may go on from there.
+        // Another client, and one that is opened later, see the same and can continue from there.
         let mut other = make();
         assert_eq!(other.get(key).unwrap(), entry(b"two", &second), "{key}");
         let third = other.put(key, BoardWrite { lasting: false, ..write(b"three", Some(&second)) }).unwrap();
@@ -60,7 +60,7 @@ fn created_read_and_replaced(make: Make<'_>) {
     }
 }
 
-fn whoever_does_not_know_the_value_does_not_replace_it(make: Make<'_>) {
+fn a_writer_without_the_token_does_not_replace_the_value(make: Make<'_>) {
     for key in ["rollout/two", "node/agent/two"] {
         let (mut a, mut b) = (make(), make());
         let first = a.put(key, write(b"one", None)).unwrap();
@@ -69,7 +69,7 @@ fn whoever_does_not_know_the_value_does_not_replace_it(make: Make<'_>) {
         assert!(is_conflict(a.put(key, write(b"x", Some(&first)))), "{key}: an old token");
         assert!(is_conflict(a.delete(key, &first)), "{key}: deleted with an old token");
         let nowhere = "node/agent/nowhere";
-        assert!(is_conflict(a.put(nowhere, write(b"x", Some(&second)))), "a value that is not there");
+        assert!(is_conflict(a.put(nowhere, write(b"x", Some(&second)))), "a missing value");
         assert_eq!(a.get(nowhere).unwrap(), None);
         assert_eq!(a.get(key).unwrap().unwrap().value, b"two", "{key}: a refused write left something");
         a.delete(key, &second).unwrap();
@@ -104,7 +104,7 @@ fn lists_go_by_prefix_and_by_key(make: Make<'_>) {
         }
     }
     assert_eq!(reader.list("").unwrap().len(), keys.len());
-    // What changes between two lists shows in the second: a value, one less, one more.
+    // Changes between two lists are in the second: a changed value, a deleted one, a new one.
     let (key, token) = &tokens[0];
     let changed = board.put(key, write(b"changed", Some(token))).unwrap();
     board.delete("node/agent/a", &tokens[1].1).unwrap();
@@ -139,7 +139,7 @@ fn deleted_is_deleted_and_a_token_never_comes_back(make: Make<'_>) {
     }
 }
 
-fn bytes_are_kept_as_they_are(make: Make<'_>) {
+fn values_are_kept_byte_by_byte(make: Make<'_>) {
     let mut board = make();
     let large: Vec<u8> = (0..512 * 1024_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let text = "ä\nb".repeat(50_000).into_bytes();
@@ -150,7 +150,7 @@ fn bytes_are_kept_as_they_are(make: Make<'_>) {
     }
 }
 
-fn keys_that_are_none_are_refused(make: Make<'_>) {
+fn invalid_keys_are_refused(make: Make<'_>) {
     let mut board = make();
     let long = "x".repeat(300);
     let deep = "x/".repeat(1000);
@@ -170,7 +170,7 @@ fn keys_that_are_none_are_refused(make: Make<'_>) {
     assert_eq!(board.list("").unwrap(), vec![]);
 }
 
-fn notes_stay_notes(make: Make<'_>) {
+fn a_note_does_not_change_the_value(make: Make<'_>) {
     let mut board = make();
     for note in
         ["", "\n\n", "two\n\nLasting: no\n", "tab\tand \0 zero", &"long ".repeat(1000), "tree 0\nparent 0"]
@@ -205,7 +205,7 @@ fn two_writers_lose_nothing(make: Make<'_>) {
     }
 }
 
-/// Adds a word to a value, again and again until nobody was in between.
+/// Adds a word to a value, and repeats it until there was no conflict.
 fn add(board: &mut dyn Board, key: &str, word: &str, lasting: bool) {
     for _ in 0..1000 {
         let entry = board.get(key).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A repository as a board, reached in every way.
+//! A repository as a board, over every transport.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use zagent_rollout::board::{Board, BoardError, BoardWrite, GitBoard, GitBoardCon
 
 use crate::conforms::{conforms, conforms_in_short, write};
 
-/// A bare repository that takes pushes, and a directory for what goes with it.
+/// A bare repository that accepts pushes, and a directory for its files.
 struct Site {
     dir: tempfile::TempDir,
 }
@@ -64,7 +64,7 @@ impl Site {
         self.place(&format!("file://{}", self.repository().display()))
     }
 
-    /// The place through another way, with its own credentials.
+    /// The same place over another transport, with its own credentials.
     fn through(&self, url: &str, change: impl Fn(&mut RemoteSettings)) -> GitBoardConfig {
         let mut place = self.place(url);
         change(&mut place.remote);
@@ -94,7 +94,7 @@ fn a_git_board_conforms_through_a_path() {
     let site = Site::new();
     let place = site.file();
     conforms(&|| boxed(&place));
-    assert!(scratch_is_empty(&site.dir.path().join("scratch")), "what was fetched is gone");
+    assert!(scratch_is_empty(&site.dir.path().join("scratch")), "fetched objects are removed");
 }
 
 fn scratch_is_empty(dir: &Path) -> bool {
@@ -123,7 +123,7 @@ fn a_git_board_conforms_over_ssh() {
 }
 
 #[test]
-fn credentials_are_sent_when_they_are_asked_for() {
+fn credentials_are_sent_on_request() {
     zagent_cache::needs!("git");
     let site = Site::new();
     let server = site.server();
@@ -145,12 +145,12 @@ fn credentials_are_sent_when_they_are_asked_for() {
 }
 
 #[test]
-fn a_lost_answer_is_found_out_or_told() {
+fn a_lost_answer_is_resolved_or_reported() {
     zagent_cache::needs!("git");
     let site = Site::new();
     let server = site.server();
     let mut board = open(&site.place(&server.url("lost/board.git")));
-    // The push is done, its answer is lost, and the ref tells.
+    // The push is done, its answer is lost, and the ref shows it.
     let first = board.put("rollout/r", write(b"one", None)).unwrap();
     assert_eq!(open(&site.file()).get("rollout/r").unwrap().unwrap().token, first);
     let second = board.put("rollout/r", write(b"two", Some(&first))).unwrap();
@@ -160,7 +160,7 @@ fn a_lost_answer_is_found_out_or_told() {
     assert_eq!(board.get("rollout/r").unwrap().unwrap().token, second);
     board.delete("rollout/r", &second).unwrap();
 
-    // Nothing listens: nothing was done, and nobody says that it is not known.
+    // Nothing listens: nothing was done, and the result is not `Unknown`.
     let url = server.url("board.git");
     drop(server);
     let error = open(&site.place(&url)).put("rollout/r", write(b"x", None)).unwrap_err();
@@ -168,7 +168,7 @@ fn a_lost_answer_is_found_out_or_told() {
 }
 
 #[test]
-fn what_a_hook_says_reaches_the_caller() {
+fn the_message_of_a_hook_reaches_the_caller() {
     zagent_cache::needs!("git");
     let site = Site::new();
     let server = site.server();
@@ -205,7 +205,7 @@ fn the_log_of_a_rollout_reads_well_and_heartbeats_do_not_fill_it() {
             false => vec!["r: completed", "r: created"],
             true => [&["r: completed"][..], &["heartbeat"; 5], &["r: created"]].concat(),
         };
-        // The first one that is refused is only known to be when it is tried.
+        // The first refusal is only known after a try.
         assert_eq!(site.log("rollout/r"), want, "denies: {denies}");
         assert_eq!(site.git(&["show", "rollout/r:rollout.yaml"]), "6");
         site.git(&["fsck", "--strict"]);
@@ -213,7 +213,7 @@ fn the_log_of_a_rollout_reads_well_and_heartbeats_do_not_fill_it() {
 }
 
 #[test]
-fn a_second_look_asks_one_question_and_fetches_nothing() {
+fn a_second_list_is_one_request_and_fetches_nothing() {
     zagent_cache::needs!("git");
     let site = Site::new();
     let server = site.server();
@@ -229,7 +229,7 @@ fn a_second_look_asks_one_question_and_fetches_nothing() {
     drop(server.log());
     assert_eq!(reader.list("node/").unwrap().len(), 5);
     assert_eq!(server.log().len(), 1);
-    // A push by somebody who has pushed before is one request, whatever the number of refs.
+    // A push by a client that has pushed before is one request, whatever the number of refs.
     writer.put("node/agent/n0", write(b"y", first.as_ref())).unwrap();
     assert_eq!(server.log().len(), 1);
     let found = reader.list("node/").unwrap();
@@ -237,7 +237,7 @@ fn a_second_look_asks_one_question_and_fetches_nothing() {
 }
 
 #[test]
-fn what_is_no_value_of_ours_is_told_and_does_not_hide_the_others() {
+fn a_foreign_value_is_reported_and_does_not_hide_the_others() {
     zagent_cache::needs!("git");
     let site = Site::new();
     let mut board = open(&site.file());
@@ -250,7 +250,7 @@ fn what_is_no_value_of_ours_is_told_and_does_not_hide_the_others() {
     assert!(matches!(board.get("rollout/bad"), Err(BoardError::Damaged { .. })));
     let keys: Vec<_> = board.list("rollout/").unwrap().into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["rollout/good"]);
-    // A name that is the directory of another cannot be made, and that is no conflict.
+    // A name that is the directory of another cannot be created, and that is not a conflict.
     let error = board.put("rollout/good2", write(b"x", None)).unwrap_err();
     assert!(matches!(error, BoardError::Refused { .. }), "{error:?}");
 }
@@ -261,7 +261,7 @@ fn keygen(path: &Path) -> String {
     std::fs::read_to_string(path.with_extension("pub")).unwrap()
 }
 
-/// A place whose rollouts are signed, and believed only when they are.
+/// A place whose rollouts are signed, and accepted only if they are.
 fn signed(site: &Site) -> GitBoardConfig {
     let (key, stranger) = (site.dir.path().join("key"), site.dir.path().join("stranger"));
     let public = keygen(&key);
@@ -298,7 +298,7 @@ fn signed_rollouts_are_signed_as_git_does_it() {
 }
 
 #[test]
-fn a_rollout_that_nobody_signed_who_may_does_not_count() {
+fn a_rollout_without_an_accepted_signature_is_refused() {
     zagent_cache::needs!("git", "ssh-keygen");
     let site = Site::new();
     let place = signed(&site);
@@ -315,13 +315,13 @@ fn a_rollout_that_nobody_signed_who_may_does_not_count() {
         open(writer).delete("rollout/bad", &token).unwrap();
         board.delete("rollout/good", &listed[0].1.token).unwrap();
     }
-    // Who could not be believed does not write.
+    // A client without an accepted key does not write.
     let keyless = GitBoardConfig { key: None, ..place };
     let error = open(&keyless).put("rollout/r", write(b"x", None)).unwrap_err();
     assert!(error.to_string().contains("rollout.key"), "{error}");
 }
 
-/// Counts what crosses a connection, in both directions.
+/// Counts the bytes on a connection, in both directions.
 struct Counted(std::net::TcpStream, Arc<[AtomicU64; 2]>);
 
 impl std::io::Read for Counted {
@@ -344,7 +344,7 @@ impl std::io::Write for Counted {
     }
 }
 
-/// So many nodes with a report each, written in one go.
+/// This many nodes with a report each, written in one step.
 fn populate(site: &Site, nodes: usize) {
     let mut stream = String::new();
     for n in 0..nodes {

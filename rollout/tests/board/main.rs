@@ -1,4 +1,4 @@
-//! What every board must do, asked of each of them, against real servers.
+//! The requirements for every board, checked against real servers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its board has failed")]
 

@@ -1,4 +1,4 @@
-//! What a fleet asks of its board: bytes and connections an act, counted on the way to a real server.
+//! The load of a fleet on its board: bytes and connections per operation, measured in front of a real server.
 
 use std::io::{Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use zagent_rollout::board::{Board, BoardWrite, GitBoard, GitBoardConfig, Version
 
 use crate::conforms::write;
 
-/// Counts what passes on the way to a server.
+/// Counts the traffic to a server.
 pub(crate) struct Meter {
     pub(crate) at: SocketAddr,
     count: Arc<[AtomicU64; 3]>,
@@ -40,8 +40,8 @@ impl Meter {
         [0, 1, 2].map(|i| self.count[i].load(Ordering::Relaxed))
     }
 
-    /// Tells what an act costs.
-    #[expect(clippy::print_stdout, reason = "a measurement is read by whoever asked for it")]
+    /// Prints the cost of an operation.
+    #[expect(clippy::print_stdout, reason = "the measurement is printed for the person who runs it")]
     fn tell(&self, what: &str, act: impl FnOnce()) {
         let (before, begun) = (self.read(), Instant::now());
         act();
@@ -76,7 +76,7 @@ fn report(node: usize, turn: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A record of a rollout over so many nodes.
+/// A rollout record for this many nodes.
 fn record(nodes: usize, turn: usize) -> Vec<u8> {
     let mut text = format!("schema: 1\nid: r1\ncomponent: agent\nserial: {turn}\nbatches:\n");
     for node in 0..nodes {
@@ -89,9 +89,9 @@ fn record(nodes: usize, turn: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What nodes and a driver ask of a board with so many nodes on it. `near` is a client for the set-up, `far` one whose
-/// way is metered.
-#[expect(clippy::print_stdout, reason = "a measurement is read by whoever asked for it")]
+/// The requests of nodes and a driver to a board with this many nodes. `near` is a client for the set-up, `far` one
+/// whose traffic is measured.
+#[expect(clippy::print_stdout, reason = "the measurement is printed for the person who runs it")]
 pub(crate) fn measure(
     kind: &str,
     nodes: usize,

@@ -13,7 +13,7 @@ fn a_sled_board_conforms() {
 }
 
 #[test]
-fn a_store_that_does_not_open_is_made_anew_and_its_tokens_do_not_count() {
+fn a_store_that_does_not_open_is_replaced_and_its_tokens_are_invalid() {
     let dir = tempfile::tempdir().unwrap();
     let mut board = SledBoard::new(dir.path().join("board"));
     let before = board.put("node/agent/a", write(b"one", None)).unwrap();
@@ -27,7 +27,10 @@ fn a_store_that_does_not_open_is_made_anew_and_its_tokens_do_not_count() {
     let after = board.put("node/agent/a", write(b"two", None)).unwrap();
     assert_ne!(before, after);
     assert!(board.put("node/agent/a", write(b"three", Some(&before))).is_err());
-    assert!(dir.path().join("board/store.damaged").exists(), "what was there is kept for whoever looks");
+    assert!(
+        dir.path().join("board/store.damaged").exists(),
+        "the damaged store is kept for an investigation"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A real watchdog process looks after agents that are shell scripts: it starts them again, rolls releases out and back, and is
-//! killed wherever that can be.
+//! A real watchdog process supervises agents that are shell scripts: it restarts them, rolls releases out and back, and
+//! is killed at every possible point.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its node has failed")]
 
@@ -23,7 +23,7 @@ fn back(reason: &str) -> WatchdogRequest {
 }
 
 #[test]
-fn the_agent_is_started_again_told_to_reload_and_ended_with_the_watchdog() {
+fn the_agent_is_restarted_reloaded_and_stopped_with_the_watchdog() {
     let mut site = Site::new();
     site.start();
     let first = site.until("the agent", |site| site.living().pop());
@@ -35,24 +35,24 @@ fn the_agent_is_started_again_told_to_reload_and_ended_with_the_watchdog() {
     let status =
         site.status_with("the second", |s| s.child.as_ref().is_some_and(|c| c.pid as i32 == second.0));
     assert_eq!((status.version.as_str(), status.degraded, status.node.phase.name()), ("0.1.0", None, "idle"));
-    // Another watchdog does not come in its way: it says who is there, and ends.
+    // Another watchdog does not interfere: it names the running one, and exits.
     let (ended, said) = site.second();
     assert_eq!(ended.code(), Some(101), "{ended:?}: {said}");
     assert!(said.contains(&format!("Taken {{ holder: \"process {}\" }}", site.pid())), "{said}");
     let status = site.status().unwrap();
-    assert_eq!(status.child.unwrap().pid as i32, second.0, "the first one goes on");
+    assert_eq!(status.child.unwrap().pid as i32, second.0, "the first one keeps running");
     site.signal(Signal::TERM);
     assert!(site.ended().success());
     assert_eq!(site.living(), []);
 }
 
 #[test]
-fn an_agent_that_never_stays_up_makes_the_node_degraded_and_is_still_tried() {
+fn an_agent_that_keeps_failing_degrades_the_node_and_is_still_restarted() {
     let mut site = Site::new();
     site.release("0.1.0", "echo $$ $VERSION >> $ROOT/starts; exit 3", "");
     site.start();
     let status = site.status_with("degraded", |status| status.degraded.is_some());
-    assert!(status.degraded.unwrap().contains("it ended with code 3"));
+    assert!(status.degraded.unwrap().contains("it exited with code 3"));
     assert!(status.next_retry.is_some());
     let tried = site.starts().len();
     assert!(tried >= 10, "{tried}");
@@ -61,7 +61,7 @@ fn an_agent_that_never_stays_up_makes_the_node_degraded_and_is_still_tried() {
 }
 
 #[test]
-fn a_good_release_is_taken_confirmed_and_undone_by_hand() {
+fn a_good_release_is_applied_confirmed_and_rolled_back_by_hand() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "");
     site.start();
@@ -90,7 +90,7 @@ fn a_good_release_is_taken_confirmed_and_undone_by_hand() {
 }
 
 #[test]
-fn bad_releases_are_taken_back_and_never_tried_again() {
+fn bad_releases_are_rolled_back_and_never_tried_again() {
     for (agent, reason) in [(EXITS, "code 3"), (UNREADY, "not ready"), (HANGS, "not ready")] {
         let mut site = Site::new();
         site.release("0.2.0", agent, "");
@@ -106,26 +106,26 @@ fn bad_releases_are_taken_back_and_never_tried_again() {
         assert_eq!(living[0].1, "0.1.0", "{agent}");
         site.until("its slot to go", |site| (!site.paths().slot("0.2.0").exists()).then_some(()));
         assert!(!site.paths().slot_current().exists());
-        // Another rollout of the same is refused without a try.
+        // Another rollout of the same version is refused without a try.
         let starts = site.starts();
         site.order("0.2.0", BatchPhase::Prepare, |record| record.id = "second".parse().unwrap());
         let second = site.until("the refusal", |site| {
             site.report().and_then(|report| report.taken).filter(|taken| taken.rollout.as_str() == "second")
         });
         assert_eq!(second.outcome, Some(NodeOutcome::Failed));
-        assert!(second.error.unwrap().contains("was rejected here before"));
+        assert!(second.error.unwrap().contains("was already rejected on this node"));
         assert_eq!(site.starts(), starts);
     }
 }
 
 #[test]
-fn what_cannot_be_fetched_or_run_never_stops_the_agent() {
+fn a_release_that_cannot_be_fetched_or_run_never_stops_the_agent() {
     let mut site = Site::new();
     std::fs::write(site.program("0.2.0"), "no program at all").unwrap();
     site.start();
     let first = site.until("the agent", |site| site.living().pop());
     let error = site.roll_out("0.2.0").taken.unwrap().error.unwrap();
-    assert!(error.contains("it is no program"), "{error}");
+    assert!(error.contains("it is not a program"), "{error}");
     site.order("0.3.0", BatchPhase::Prepare, |_| ());
     let error = site.roll_out("0.3.0").taken.unwrap().error.unwrap();
     assert!(error.contains("cannot fetch"), "{error}");
@@ -148,21 +148,21 @@ fn what_cannot_be_fetched_or_run_never_stops_the_agent() {
 }
 
 #[test]
-fn a_line_that_is_jammed_is_tried_again_and_told() {
+fn a_failing_fetch_is_retried_and_reported() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "");
     site.write("jammed", b"");
     site.start();
     site.order("0.2.0", BatchPhase::Prepare, |_| ());
     let status = site.status_with("the trouble", |status| !status.notes.is_empty());
-    assert_eq!(status.notes, ["cannot fetch 0.2.0 yet, and tries again: the line is jammed"]);
+    assert_eq!(status.notes, ["cannot fetch 0.2.0 yet, trying again: the line is jammed"]);
     std::fs::remove_file(site.path("jammed")).unwrap();
     assert_eq!(site.roll_out("0.2.0").taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
     site.status_with("no trouble", |status| status.notes.is_empty());
 }
 
 #[test]
-fn an_abort_throws_away_what_is_staged_and_takes_back_what_is_not_confirmed() {
+fn an_abort_discards_staged_and_rolls_back_unconfirmed_versions() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "");
     site.start();
@@ -179,7 +179,7 @@ fn an_abort_throws_away_what_is_staged_and_takes_back_what_is_not_confirmed() {
     site.release("0.3.0", GOOD, "");
     site.order("0.3.0", BatchPhase::Prepare, |_| ());
     site.status_with("staged", |status| status.node.phase.name() == "staged");
-    // An operator who paused the node holds up the switch, not the fetch.
+    // A pause by an operator holds the switch, not the fetch.
     site.write("paused", b"");
     site.order("0.3.0", BatchPhase::Apply, |_| ());
     let status = site.status_with("the pause", |status| !status.notes.is_empty());
@@ -192,11 +192,11 @@ fn an_abort_throws_away_what_is_staged_and_takes_back_what_is_not_confirmed() {
     site.order("0.3.0", BatchPhase::Apply, abort);
     let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     assert_eq!(status.node.last.unwrap().why.as_deref(), Some("a mistake"));
-    assert!(status.node.rejected.is_empty(), "the version is not to blame");
+    assert!(status.node.rejected.is_empty(), "the version is not the cause");
 }
 
 #[test]
-fn without_a_board_the_node_goes_on_and_takes_part_once_it_is_back() {
+fn without_a_board_the_node_continues_and_takes_part_when_it_is_back() {
     let mut site = Site::new();
     site.write("offline", b"");
     site.release("0.2.0", GOOD, "");
@@ -212,7 +212,7 @@ fn without_a_board_the_node_goes_on_and_takes_part_once_it_is_back() {
 }
 
 #[test]
-fn a_watchdog_that_is_no_good_is_tried_twice_and_the_installed_one_carries_on() {
+fn a_broken_watchdog_is_tried_twice_and_the_installed_one_continues() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "echo died >> $ROOT/deaths; exit 1");
     site.start();
@@ -229,7 +229,7 @@ fn a_watchdog_that_is_no_good_is_tried_twice_and_the_installed_one_carries_on() 
 }
 
 #[test]
-fn a_slot_that_is_damaged_is_never_run() {
+fn a_damaged_slot_is_never_run() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "");
     site.start();
@@ -245,7 +245,7 @@ fn a_slot_that_is_damaged_is_never_run() {
 }
 
 #[test]
-fn a_newer_version_that_is_installed_by_hand_is_run_and_an_older_one_is_not() {
+fn a_newer_version_installed_by_hand_runs_and_an_older_one_does_not() {
     let mut site = Site::new();
     for version in ["0.2.0", "0.1.5", "0.3.0"] {
         site.release(version, GOOD, "");
@@ -264,7 +264,7 @@ fn a_newer_version_that_is_installed_by_hand_is_run_and_an_older_one_is_not() {
 }
 
 #[test]
-fn files_that_are_damaged_are_put_aside() {
+fn damaged_files_are_moved_aside() {
     let mut site = Site::new();
     site.start();
     site.until("the agent", |site| site.living().pop());
@@ -279,7 +279,7 @@ fn files_that_are_damaged_are_put_aside() {
     assert!(site.paths().phase().with_extension("damaged").exists());
 }
 
-/// Every point between what is written and what is done.
+/// Every point between saving and doing.
 const POINTS: [&str; 7] = [
     "watchdog::written",
     "watchdog::decided",
@@ -290,7 +290,7 @@ const POINTS: [&str; 7] = [
     "slots::named",
 ];
 
-/// Rolls out with a watchdog that dies when it passes a point for the n-th time; false when it never came so far.
+/// Rolls out with a watchdog that dies when it passes a point for the n-th time; false when it never got that far.
 fn cut(point: &str, n: usize, agent: &str, expected: NodeOutcome) -> bool {
     let mut site = Site::new();
     site.release("0.2.0", agent, "");
@@ -325,7 +325,7 @@ fn cut_everywhere(agent: &str, expected: NodeOutcome) {
         for point in POINTS {
             scope.spawn(move || {
                 let times = (0..40).take_while(|n| cut(point, *n, agent, expected)).count();
-                assert!(times < 40, "{point} is passed without end");
+                assert!(times < 40, "{point} is passed endlessly");
                 let is_reached = times > 0;
                 assert!(
                     is_reached || (point == "watchdog::renewing" && expected == NodeOutcome::Failed),
@@ -337,21 +337,21 @@ fn cut_everywhere(agent: &str, expected: NodeOutcome) {
 }
 
 #[test]
-fn a_power_cut_at_any_point_of_a_good_release_loses_nothing() {
+fn a_power_failure_at_any_point_of_a_good_release_loses_nothing() {
     cut_everywhere(GOOD, NodeOutcome::Confirmed);
 }
 
 #[test]
-fn a_power_cut_at_any_point_of_a_bad_release_loses_nothing() {
+fn a_power_failure_at_any_point_of_a_bad_release_loses_nothing() {
     cut_everywhere(EXITS, NodeOutcome::Failed);
 }
 
-/// Each phase is held until the watchdog died in it, and is what the disk says then.
+/// Each phase is held until the watchdog died in it, and matches the saved state then.
 #[test]
-fn a_watchdog_that_is_killed_in_any_phase_is_followed_by_one_that_goes_on() {
+fn a_watchdog_killed_in_any_phase_is_replaced_by_one_that_continues() {
     for phase in ["preparing", "staged", "applying", "soaking", "rolling-back", "idle"] {
         let mut site = Site::new();
-        // An agent that does not end when it is told to is switched away from only by force.
+        // An agent that does not stop is replaced only by a kill.
         let stubborn = "echo $VERSION > $ROOT/ready; trap '' TERM";
         site.release("0.1.0", if phase == "applying" { stubborn } else { GOOD }, "");
         site.release("0.2.0", if phase == "rolling-back" { HANGS } else { GOOD }, "");
@@ -392,9 +392,9 @@ fn a_watchdog_that_is_killed_in_any_phase_is_followed_by_one_that_goes_on() {
     }
 }
 
-/// A real deadline is five minutes at least: the one on the disk is moved to where it is over soon.
+/// A real deadline is five minutes at least: the saved one is moved so that it is over soon.
 #[test]
-fn what_nobody_confirms_in_time_is_taken_back_without_a_word_from_anybody() {
+fn an_unconfirmed_version_is_rolled_back_without_a_driver() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "");
     site.start();
@@ -405,7 +405,7 @@ fn what_nobody_confirms_in_time_is_taken_back_without_a_word_from_anybody() {
     site.status_with("it is ready", |status| {
         matches!(status.node.phase, NodePhase::Soaking { ready_since: Some(_), .. })
     });
-    // Nobody is there to confirm anything, and nobody can be asked.
+    // There is no driver to confirm, and no board to ask.
     site.write("offline", b"");
     site.kill();
     let mut kept =
@@ -419,7 +419,7 @@ fn what_nobody_confirms_in_time_is_taken_back_without_a_word_from_anybody() {
     let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     let last = status.node.last.unwrap();
     assert_eq!(last.outcome, NodeOutcome::Failed);
-    assert!(last.why.unwrap().contains("nobody confirmed it within 5m"));
-    assert!(status.node.rejected.is_empty(), "the version is not to blame");
+    assert!(last.why.unwrap().contains("the driver did not confirm it within 5m"));
+    assert!(status.node.rejected.is_empty(), "the version is not the cause");
     site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == "0.1.0"));
 }

@@ -1,4 +1,4 @@
-//! A node in a directory: a real watchdog process, agents that are shell scripts, a board that is two files.
+//! A node in a directory: a real watchdog process, agents that are shell scripts, and a board that is two files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,21 +28,21 @@ use zagent_rollout::watchdog::{
     WatchdogRequest, WatchdogResponse, WatchdogSetup, WatchdogSignal, WatchdogStatus,
 };
 
-/// Where the node of a watchdog process is.
+/// The directory of the node of a watchdog process.
 const ROOT: &str = "WATCHDOG_ROOT";
 /// The program that the process was started as, and its version.
 const PROGRAM: &str = "WATCHDOG_PROGRAM";
 const VERSION: &str = "WATCHDOG_VERSION";
-/// How long anything may take on a machine that is busy.
+/// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a fake agent does once it is started as one.
+/// The behaviour of a fake agent.
 pub(crate) const GOOD: &str = "echo $VERSION > $ROOT/ready";
-/// It ends at once.
+/// It exits at once.
 pub(crate) const EXITS: &str = "rm -f $ROOT/ready; exit 3";
 /// It is never ready.
 pub(crate) const UNREADY: &str = "rm -f $ROOT/ready";
-/// It is never ready, and does not end when it is told to.
+/// It is never ready, and does not stop when asked.
 pub(crate) const HANGS: &str = "rm -f $ROOT/ready; trap '' TERM";
 
 /// A node.
@@ -72,7 +72,7 @@ impl Site {
         Paths::new(self.path("root"))
     }
 
-    /// Replaces a file as a whole: the watchdog may read it at any time.
+    /// Replaces a file atomically: the watchdog may read it at any time.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         fs::write(self.path(".new"), bytes).unwrap();
         fs::rename(self.path(".new"), self.path(name)).unwrap();
@@ -82,7 +82,7 @@ impl Site {
         self.path("releases").join(version)
     }
 
-    /// Makes a release: what it does as an agent, and before it is a watchdog.
+    /// Creates a release: what it does as an agent, and before it is a watchdog.
     pub(crate) fn release(&self, version: &str, agent: &str, watchdog: &str) {
         let script = format!(
             "#!/bin/sh\n\
@@ -121,7 +121,7 @@ impl Site {
         self.watchdog = Some(spawned(&mut command));
     }
 
-    /// Starts another watchdog beside the one that runs, and waits for its end: how, and what it said.
+    /// Starts another watchdog beside the running one, and waits for its exit: the status and the output.
     pub(crate) fn second(&self) -> (std::process::ExitStatus, String) {
         let log = self.path("second");
         let mut command = Command::new(self.program("0.1.0"));
@@ -141,7 +141,7 @@ impl Site {
         (ended, fs::read_to_string(log).unwrap())
     }
 
-    /// The next watchdog dies there.
+    /// The next watchdog dies at this point.
     pub(crate) fn die_at(&mut self, points: String) {
         self.points = Some(points);
     }
@@ -150,7 +150,7 @@ impl Site {
         self.watchdog.as_ref().unwrap().id()
     }
 
-    /// Starts the installed watchdog again when the one that runs has died; true when it had.
+    /// Starts the installed watchdog again when the running one has died; true when it had.
     pub(crate) fn revive(&mut self) -> bool {
         let ended = self.watchdog.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some());
         if ended {
@@ -170,12 +170,12 @@ impl Site {
         kill_process(Pid::from_child(self.watchdog.as_ref().unwrap()), signal).unwrap();
     }
 
-    /// Waits for the end of the watchdog.
+    /// Waits for the exit of the watchdog.
     pub(crate) fn ended(&mut self) -> std::process::ExitStatus {
         self.until("its end", |site| site.watchdog.as_mut().unwrap().try_wait().unwrap())
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition is true.
     pub(crate) fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -183,7 +183,7 @@ impl Site {
                 return seen;
             }
             let seen = || format!("{:#?}\n{:?} of {:?}", self.status(), self.living(), self.starts());
-            assert!(Instant::now() < until, "waited in vain for {what}: {}", seen());
+            assert!(Instant::now() < until, "timed out waiting for {what}: {}", seen());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -199,7 +199,7 @@ impl Site {
         }
     }
 
-    /// Waits until the status is so.
+    /// Waits until the status matches.
     pub(crate) fn status_with(
         &mut self,
         what: &str,
@@ -212,7 +212,7 @@ impl Site {
         serde_json::from_slice(&fs::read(self.path("report.json")).ok()?).ok()
     }
 
-    /// The agents that were ever started, and of which version.
+    /// The agents that were ever started, with their versions.
     pub(crate) fn starts(&self) -> Vec<(i32, String)> {
         let text = fs::read_to_string(self.path("starts")).unwrap_or_default();
         let parse = |line: &str| {
@@ -222,7 +222,7 @@ impl Site {
         text.lines().filter_map(parse).collect()
     }
 
-    /// Those of them that live.
+    /// The agents that still run.
     pub(crate) fn living(&self) -> Vec<(i32, String)> {
         let place = self.dir.path().display().to_string();
         let lives = |pid: i32| {
@@ -232,7 +232,7 @@ impl Site {
         self.starts().into_iter().filter(|(pid, _)| lives(*pid)).collect()
     }
 
-    /// Writes the record of a rollout as it stands now.
+    /// Writes the present record of a rollout.
     pub(crate) fn order(&mut self, to: &str, phase: BatchPhase, change: impl FnOnce(&mut RolloutRecord)) {
         self.serial += 1;
         let mut record = record(to, &self.program(to), phase, self.serial);
@@ -240,8 +240,8 @@ impl Site {
         self.write("records.json", &serde_json::to_vec(&[record]).unwrap());
     }
 
-    /// Drives a rollout as a driver does, by what the node reports, until it has ended there; a watchdog that dies is started
-    /// again. The report at the end.
+    /// Drives a rollout as a driver does, from the node's reports, until it has ended there; a watchdog that dies is
+    /// started again. Returns the last report.
     pub(crate) fn roll_out(&mut self, to: &str) -> NodeReport {
         use zagent_rollout::report::NodeActivity;
         let mut phase = BatchPhase::Prepare;
@@ -276,8 +276,8 @@ impl Drop for Site {
     }
 }
 
-/// Starts a program that was written just now: a child that another thread starts in this moment has it open for writing until
-/// it is another program itself.
+/// Starts a program that was just written: a child that another thread starts at this moment has it open for writing
+/// until it calls exec.
 fn spawned(command: &mut Command) -> Child {
     loop {
         match command.spawn() {
@@ -343,7 +343,7 @@ fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> RolloutRe
     }
 }
 
-/// In the process of a watchdog: looks after the node until it is told to stop.
+/// In the process of a watchdog: supervises the node until it is asked to stop.
 pub(crate) fn watchdog_of_this_process() {
     let Some(place) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
     let scenario = fail::FailScenario::setup();
@@ -361,7 +361,7 @@ pub(crate) fn watchdog_of_this_process() {
     let connect = Arc::clone(&board);
     let program = std::env::var_os(PROGRAM).map(PathBuf::from).unwrap();
     let version = std::env::var(VERSION).unwrap();
-    // As long as nobody is in a hurry, an agent that does not end is waited for.
+    // Without time pressure, the test waits for an agent that does not stop.
     let grace = if place.join("patient").exists() { PATIENCE } else { Duration::from_millis(500) };
     let rules = RestartPolicy { grace, ..WatchdogPace::FAST.rules };
     let setup = WatchdogSetup {
@@ -386,7 +386,7 @@ pub(crate) fn watchdog_of_this_process() {
     ended.unwrap();
 }
 
-/// Everything outside of the node, as files.
+/// Everything outside the node, as files.
 struct Files(Arc<PathBuf>);
 
 impl RolloutLink for Files {

@@ -1,5 +1,5 @@
-//! The Debians that containers start from: a bare one, made once, packed and kept between runs; and on top of it one with the
-//! tools of a usual server and the lists of packages, made anew when the lists are old.
+//! The Debian images for containers: a minimal one, built once, packed and kept between runs; and on top of it one with
+//! the tools of a usual server and the package lists, rebuilt when the lists are old.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use super::Mirror;
 
-/// What is in it, and no Git: hosts need none. A change makes another one.
+/// Its packages, without Git: hosts need none. A change builds a new image.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,ca-certificates";
 const SUITE: &str = "bookworm";
 const MIRROR: &str = "http://deb.debian.org/debian";
-/// What a usual server has beside that.
+/// The additional packages of a usual server.
 const TOOLS: [&str; 5] = ["procps", "iproute2", "kmod", "cron", "gpg"];
-/// Nobody needs these containers after a power cut.
+/// These containers need not survive a power failure.
 const HASTE: &str = "force-unsafe-io\n";
-/// How old lists of packages may be: what they name goes from the mirrors one day.
+/// The maximum age of package lists: mirrors delete the packages they name after a while.
 const FRESH: Duration = Duration::from_secs(12 * 3600);
 
 /// The lower directories of an overlay.
@@ -27,20 +27,20 @@ pub struct Base {
 }
 
 impl Base {
-    /// The bare one of this process.
+    /// The minimal image of this process.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn get() -> &'static Self {
         static BASE: OnceLock<Base> = OnceLock::new();
         BASE.get_or_init(|| Self { layers: vec![bare()] })
     }
 
-    /// The one of this process that installs packages, through the mirror.
+    /// The image of this process that installs packages, through the mirror.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn usual() -> &'static Self {
         static BASE: OnceLock<Base> = OnceLock::new();
@@ -50,7 +50,7 @@ impl Base {
         })
     }
 
-    /// Its directories, the upper first, as an overlay is told of them.
+    /// Its directories, the upper first, in overlay syntax.
     #[must_use]
     pub fn lower(&self) -> String {
         let shown: Vec<String> = self.layers.iter().map(|dir| dir.display().to_string()).collect();
@@ -62,7 +62,7 @@ fn bare() -> PathBuf {
     let cache = cache_dir();
     let name = format!("debian-{SUITE}-{:08x}", fingerprint(PACKAGES));
     let (dir, tarball) = (cache.join(&name), cache.join(format!("{name}.tar")));
-    // A directory without its mark was left half-made.
+    // A directory without its marker is incomplete.
     let mark = dir.join(".complete");
     if mark.exists() {
         return dir;
@@ -81,7 +81,7 @@ fn bare() -> PathBuf {
     dir
 }
 
-/// The layer with the tools and the lists of packages.
+/// The layer with the tools and the package lists.
 fn equip(below: &Path) -> PathBuf {
     let name = format!("usual-{:08x}", fingerprint(&format!("{}{TOOLS:?}{HASTE}", below.display())));
     let (dir, root) = (cache_dir().join(&name), cache_dir().join(format!("{name}.root")));
@@ -116,7 +116,7 @@ fn equip(below: &Path) -> PathBuf {
         command
     };
     must(apt().arg("update"));
-    // A service that would start is not wanted here: there is no systemd.
+    // Services must not start here: there is no systemd.
     fs::write(root.join("usr/sbin/policy-rc.d"), "#!/bin/sh\nexit 101\n").expect("a policy");
     must(Command::new("chmod").arg("0755").arg(root.join("usr/sbin/policy-rc.d")));
     must(apt().args(["install", "-y", "--no-install-recommends"]).args(TOOLS));
@@ -127,7 +127,7 @@ fn equip(below: &Path) -> PathBuf {
     dir
 }
 
-/// Files of apt: how this host reaches its mirrors, and that lists are not downloaded again when they have not changed.
+/// apt configuration: how this host reaches its mirrors, and that unchanged lists are not downloaded again.
 fn settings() -> Vec<(String, String)> {
     let mut files = vec![(
         "90harness".to_owned(),
@@ -148,7 +148,7 @@ fn settings() -> Vec<(String, String)> {
 fn bootstrap(dir: &Path) {
     let include = format!("--include={PACKAGES}");
     must(Command::new("debootstrap").args(["--variant=minbase", &include, SUITE]).arg(dir).arg(mirror()));
-    // Every container gets an id of its own, as a host from an image does.
+    // Every container gets its own id, as a host from an image does.
     fs::write(dir.join("etc/machine-id"), "").expect("an empty machine-id");
 }
 
@@ -156,10 +156,10 @@ fn mirror() -> String {
     std::env::var("DEBIAN_MIRROR").unwrap_or_else(|_| MIRROR.to_owned())
 }
 
-/// Where they are kept: `NSPAWN_CACHE`, else beside what cargo makes.
+/// Where images are kept: `NSPAWN_CACHE`, else in the target directory of cargo.
 ///
 /// # Panics
-/// When it cannot be made.
+/// When it cannot be created.
 pub(super) fn cache_dir() -> PathBuf {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/nspawn");
     let dir = std::env::var_os("NSPAWN_CACHE").map_or_else(beside, PathBuf::from);
@@ -171,7 +171,7 @@ fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Runs a program that must end well.
+/// Runs a program that must succeed.
 ///
 /// # Panics
 /// When it does not.

@@ -1,22 +1,22 @@
-//! A control group for one container: without it all containers of a suite share one, and what systemd in one of them ends
-//! are the services of another.
+//! A control group for one container: without it all containers of a suite share one, and systemd in one container
+//! would stop the services of another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where hierarchies that systemd uses are mounted: of old, of both, and of today.
+/// Where the hierarchies that systemd uses are mounted: legacy, hybrid and unified.
 const PLACES: [(&str, &str); 3] =
     [("name=systemd", "/sys/fs/cgroup/systemd"), ("", "/sys/fs/cgroup/unified"), ("", "/sys/fs/cgroup")];
 
-/// One directory in each hierarchy; they go with the value.
+/// One directory in each hierarchy; removed with the value.
 #[derive(Debug)]
 pub(super) struct Cgroup {
     dirs: Vec<PathBuf>,
 }
 
 impl Cgroup {
-    /// Makes it below the group of this process.
+    /// Creates it below the group of this process.
     pub(super) fn new(name: &str) -> Self {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut group = Self { dirs: Vec::new() };
@@ -37,7 +37,7 @@ impl Cgroup {
         group
     }
 
-    /// The files that a process writes its number to.
+    /// The files that a process writes its pid to.
     pub(super) fn doors(&self) -> impl Iterator<Item = PathBuf> {
         self.dirs.iter().map(|dir| dir.join("cgroup.procs"))
     }
@@ -46,14 +46,14 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let until = Instant::now() + Duration::from_secs(10);
-        // What was killed leaves its group a moment later. A group that stays is no reason to fail.
+        // A killed process leaves its group a moment later. A group that stays is not a failure.
         while self.dirs.iter().any(|dir| remove(dir).is_err()) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-/// Removes a group and those in it; its files go with it.
+/// Removes a group and its subgroups.
 fn remove(dir: &Path) -> std::io::Result<()> {
     if !dir.exists() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! States applied in a container: an SLS in, what came of it out.
+//! States applied in a container: an SLS in, its result out.
 //!
-//! Law: what a dry run foretells is what the run then does, and a second run does nothing.
+//! Law: a run does what the dry run predicts, and a second run does nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use super::{Node, program};
 
-/// What a command may take.
+/// The time limit of a command.
 const LONG: Duration = Duration::from_secs(280);
 
-/// What changed, by name: how it was and how it is.
+/// Changes by name: the old and the new value.
 pub type Changes = BTreeMap<String, (String, String)>;
 
-/// A container that the agent's program is bound into.
+/// A container with the agent's program mounted into it.
 #[derive(Debug)]
 pub struct Host {
     /// The container.
     pub node: Node,
 }
 
-/// What came of a run of one state.
+/// The result of a run of one state.
 #[derive(Debug)]
 pub struct Ran {
-    /// How it ended.
+    /// The exit code.
     pub code: i32,
     /// The report.
     pub report: Value,
@@ -43,7 +43,7 @@ impl Ran {
         last.unwrap_or_else(|| panic!("no state: {:#}", self.report))
     }
 
-    /// All states ended well.
+    /// All states succeeded.
     ///
     /// # Panics
     /// When they did not.
@@ -52,17 +52,17 @@ impl Ran {
         self
     }
 
-    /// All states ended well and did nothing.
+    /// All states succeeded and changed nothing.
     ///
     /// # Panics
-    /// When they did something.
+    /// When they changed something.
     pub fn is_still(&self) -> &Self {
         self.is_well();
         assert_eq!(self.report["changed"], 0, "{:#}", self.report);
         self
     }
 
-    /// The last state failed, and says so with these words.
+    /// The last state failed with this message.
     ///
     /// # Panics
     /// When it does not.
@@ -76,11 +76,11 @@ impl Ran {
         self
     }
 
-    /// What the last state changed, or would: those of its changes that have an old and a new value.
+    /// The changes of the last state, or the predicted ones: those with an old and a new value.
     #[must_use]
     pub fn changes(&self) -> Changes {
         let all = &self.last()["changes"];
-        // A purge tells apart what was installed.
+        // A purge lists what was installed separately.
         let all = all.get("installed").unwrap_or(all).as_object().into_iter().flatten();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let all = all.filter(|(_, how)| how.get("old").is_some());
@@ -89,7 +89,7 @@ impl Ran {
 }
 
 impl Host {
-    /// Boots a usual Debian and installs packages of it.
+    /// Boots a usual Debian and installs packages in it.
     ///
     /// # Panics
     /// When it does not come up.
@@ -104,7 +104,7 @@ impl Host {
         host
     }
 
-    /// Runs a script that must end well.
+    /// Runs a script that must succeed.
     ///
     /// # Panics
     /// When it does not.
@@ -114,13 +114,13 @@ impl Host {
         said.out
     }
 
-    /// True when a script ends well.
+    /// True when a script succeeds.
     #[must_use]
     pub fn holds(&self, script: &str) -> bool {
         self.node.shell(script, LONG).code == 0
     }
 
-    /// What an execution function says.
+    /// The result of an execution function.
     ///
     /// # Panics
     /// When it fails.
@@ -135,7 +135,7 @@ impl Host {
         self.run(sls, "")
     }
 
-    /// Foretells what applying it would do.
+    /// Runs an SLS in test mode.
     pub fn foretell(&self, sls: &str) -> Ran {
         self.run(sls, "--test")
     }
@@ -151,8 +151,8 @@ impl Host {
         }
     }
 
-    /// Foretells an SLS, applies it, and applies it again: the host is as before until it is applied, `look` tells how.
-    /// What was foretold is done, and once only.
+    /// Runs an SLS in test mode, applies it, and applies it again: the host is unchanged until it is applied, as `look`
+    /// shows. The run does what was predicted, and the second run does nothing.
     ///
     /// # Panics
     /// When it is not.

@@ -1,7 +1,7 @@
-//! Requests of apt in, packages out: a proxy for containers that reach nothing else. What never changes under its name is
-//! downloaded once and kept.
+//! apt requests in, packages out: a proxy for containers that reach nothing else. Files that never change under their
+//! name are downloaded once and kept.
 //!
-//! Law: nothing is kept that did not come whole.
+//! Law: only complete downloads are kept.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Error, Read, Result, Write};
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::base::cache_dir;
 
-/// How long a mirror may say nothing.
+/// How long a mirror may send nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest head of a message.
+/// The longest message head.
 const HEAD: u64 = 64 * 1024;
 
 /// A proxy on all addresses of this host; it ends with the process.
@@ -36,7 +36,7 @@ impl Mirror {
             let port = listener.local_addr().expect("a bound socket has an address").port();
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    // A client that goes away is its own business: apt asks again.
+                    // A client that disconnects is not an error: apt tries again.
                     std::thread::spawn(move || serve(&stream));
                 }
             });
@@ -51,7 +51,7 @@ impl Mirror {
     }
 }
 
-/// One request a connection: apt opens another one.
+/// One request per connection: apt opens another one.
 fn serve(client: &TcpStream) -> Result<()> {
     let (head, _) = read_head(client)?;
     let words: Vec<&str> = head.lines().next().unwrap_or_default().split(' ').collect();
@@ -75,7 +75,7 @@ fn serve(client: &TcpStream) -> Result<()> {
     }
 }
 
-/// Where what never changes is kept; a part of it that was asked for is not.
+/// The path for a file that never changes; none for a partial request.
 fn kept(host: &str, path: &str) -> Option<PathBuf> {
     let lasting = path.ends_with(".deb") || path.contains("/by-hash/");
     let plain = |c: char| if c.is_ascii_alphanumeric() || ".-+~".contains(c) { c } else { '_' };

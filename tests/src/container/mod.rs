@@ -1,7 +1,7 @@
-//! A Debian with real systemd in, commands inside it out: made once with debootstrap, booted by systemd-nspawn on an overlay
-//! of its own, ended with the value.
+//! A Debian with real systemd in, commands inside it out: built once with debootstrap, booted by systemd-nspawn on its
+//! own overlay, stopped with the value.
 //!
-//! Law: every wait is for a condition and has a deadline; a container that goes wrong tells its journal.
+//! Law: every wait is for a condition and has a deadline; a container that fails prints its journal.
 
 mod base;
 mod cgroup;
@@ -20,10 +20,10 @@ pub use server::Server;
 
 use std::time::{Duration, Instant};
 
-/// Why the suite does not run here; nothing when it must.
+/// Why the suite does not run here; `None` when it must run.
 ///
 /// # Panics
-/// When it was asked for and something that it needs is missing.
+/// When it was requested and something that it needs is missing.
 #[must_use]
 pub fn is_asked_for() -> bool {
     if std::env::var_os("NSPAWN").is_none_or(|v| v.is_empty() || v == "0") {
@@ -36,7 +36,7 @@ pub fn is_asked_for() -> bool {
     true
 }
 
-/// Waits until something is there; what never is fails with what was seen last.
+/// Waits for a condition; after the time limit it fails with the last value.
 ///
 /// # Panics
 /// When the time is up.
@@ -47,7 +47,7 @@ pub fn eventually<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Resu
             Ok(found) => return found,
             Err(last) => assert!(begun.elapsed() < limit, "not within {limit:?}: {what}; last seen: {last}"),
         }
-        // Between two looks, not instead of one: a look starts a process.
+        // The pause is between two checks: a check starts a process.
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -13,10 +13,10 @@ use super::base::must;
 use super::cgroup::Cgroup;
 use super::{Base, Mirror, eventually};
 
-/// What a boot may take on a busy machine.
+/// The time limit of a boot on a busy machine.
 const BOOT: Duration = Duration::from_secs(90);
 
-/// What every container calls itself.
+/// The host name of every container.
 const NAME: &str = "node-01";
 
 /// A pair of addresses: the host's end, the container's end.
@@ -28,12 +28,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network of its own between this host and one container; addresses by process and count, so that suites side by
-    /// side do not meet.
+    /// A network between this host and one container; addresses by process and count, so that parallel suites do not
+    /// collide.
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = (std::process::id().wrapping_mul(16) + NEXT.fetch_add(1, Ordering::Relaxed)) % 0x4000;
-        // 198.18.0.0/15 is set aside for tests of networks.
+        // 198.18.0.0/15 is reserved for network tests.
         let net = format!("198.18.{}", number >> 6);
         let last = (number & 0x3f) * 4;
         Self { host: format!("{net}.{}", last + 1), inside: format!("{net}.{}", last + 2), number }
@@ -45,14 +45,14 @@ impl Network {
         &self.host
     }
 
-    /// The host's end of the wire.
+    /// The host's end of the network link.
     #[must_use]
     pub fn name(&self) -> String {
         format!("zt{}", self.number)
     }
 }
 
-/// What a command inside said.
+/// The result of a command inside.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// How it ended.
@@ -63,24 +63,24 @@ pub struct Said {
     pub err: String,
 }
 
-/// Who is process 1 of a container.
+/// Process 1 of a container.
 #[derive(Clone, Copy, Debug)]
 pub struct Init {
-    /// Its program; nothing for systemd.
+    /// Its program; `None` for systemd.
     pub program: Option<&'static str>,
-    /// A script that ends well once it has booted.
+    /// A script that succeeds once it has booted.
     pub is_up: &'static str,
 }
 
 impl Init {
-    /// systemd, up as soon as it has started all that it wanted to, or failed to.
+    /// systemd, booted as soon as it has started all units, or failed to.
     const SYSTEMD: Self = Self {
         program: None,
         is_up: "case $(systemctl is-system-running) in running | degraded) ;; *) exit 1 ;; esac",
     };
 }
 
-/// A container; it ends with this value.
+/// A container; it stops with this value.
 #[derive(Debug)]
 pub struct Node {
     scratch: TempDir,
@@ -94,7 +94,7 @@ pub struct Node {
 #[derive(Debug)]
 struct Machine {
     nspawn: Child,
-    /// Its first process, as this host counts; nothing until it is there.
+    /// Its first process, by the pid on this host; `None` until it exists.
     leader: String,
 }
 
@@ -103,7 +103,7 @@ impl Drop for Machine {
         if !self.leader.is_empty() {
             let _ = Command::new("kill").args(["-KILL", &self.leader]).output();
         }
-        // Its first process is what nspawn waits for, to put away after it. One that does not come back is not waited for.
+        // nspawn waits for its first process, to clean up after it. The test does not wait for one that does not exit.
         let until = Instant::now() + Duration::from_secs(10);
         while matches!(self.nspawn.try_wait(), Ok(None)) && Instant::now() < until && !self.leader.is_empty()
         {
@@ -115,7 +115,7 @@ impl Drop for Machine {
 }
 
 impl Node {
-    /// Boots a Debian of its own, with one wire to this host.
+    /// Boots a Debian with one network link to this host.
     ///
     /// # Panics
     /// When it does not come up.
@@ -124,8 +124,8 @@ impl Node {
         Self::on(Base::get(), &[])
     }
 
-    /// Boots a usual Debian of its own, which installs packages through the mirror of this process.
-    /// What is bound (`HERE`, or `HERE:INSIDE`) is seen inside, and read only.
+    /// Boots a usual Debian that installs packages through the mirror of this process.
+    /// The bind mounts (`HERE`, or `HERE:INSIDE`) are visible inside, read-only.
     ///
     /// # Panics
     /// When it does not come up.
@@ -150,7 +150,7 @@ impl Node {
         let cgroup = Cgroup::new(&format!("{}-{}", network.name(), std::process::id()));
         let binds = binds.iter().map(|bind| format!("--bind-ro={bind}")).collect();
         let mut node = Self { scratch, network, machine: None, cgroup, binds, init: Init::SYSTEMD };
-        // The Debian was made with the name of whoever made it.
+        // The image has the name of the host that built it.
         node.write("/etc/hostname", format!("{NAME}\n"));
         node.start();
         node.connect();
@@ -159,7 +159,7 @@ impl Node {
 
     fn start(&mut self) {
         let log = fs::File::create(self.scratch.path().join("console")).expect("the console's file");
-        // A test that is ended from outside takes its container along.
+        // A test that is killed takes its container along.
         let join = "while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
         let nspawn = Command::new("sh")
             .args(["-c", join, "sh"])
@@ -176,7 +176,7 @@ impl Node {
             .spawn()
             .expect("systemd-nspawn starts");
         let parent = nspawn.id();
-        // Kept before anything can fail, so that it ends with this value.
+        // Stored before anything can fail, so that it stops with this value.
         let machine = self.machine.insert(Machine { nspawn, leader: String::new() });
         machine.leader = eventually("the container has a first process", BOOT, || leader_of(parent));
         eventually("the container has booted", BOOT, || {
@@ -191,18 +191,18 @@ impl Node {
         self.scratch.path().join("root")
     }
 
-    /// What was written since the Debian was made, from outside: the upper directory of its overlay.
+    /// What was written since the image was built, from outside: the upper directory of its overlay.
     #[must_use]
     pub fn written(&self) -> PathBuf {
         self.scratch.path().join("upper")
     }
 
-    /// Where something of this host is seen inside.
+    /// The path inside of a file on this host.
     pub fn bound(&self) -> impl Iterator<Item = &str> {
         self.binds.iter().filter_map(|bind| bind.rsplit([':', '=']).next())
     }
 
-    /// Its wire.
+    /// Its network link.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
@@ -232,22 +232,22 @@ impl Node {
         Said { code: out.status.code().unwrap_or(-1), out: text(out.stdout), err: text(out.stderr) }
     }
 
-    /// Runs a program inside that must end well.
+    /// Runs a program inside that must succeed.
     ///
     /// # Panics
-    /// When it does not; with what the journal says.
+    /// When it does not; prints the journal.
     pub fn must(&self, words: &[&str]) -> String {
         let said = self.run(words);
         assert_eq!(said.code, 0, "{words:?}: {}{}\n{}", said.out, said.err, self.journal());
         said.out
     }
 
-    /// Runs a script of the shell inside, for at most so long; one that is not done by then ends with 124.
+    /// Runs a shell script inside with a time limit; one that is not done by then exits with 124.
     pub fn shell(&self, script: &str, limit: Duration) -> Said {
         self.run(&["timeout", "--kill-after=5", &limit.as_secs().to_string(), "sh", "-c", script])
     }
 
-    /// The last of what the units of the agent said.
+    /// The last journal lines of the agent's units.
     #[must_use]
     pub fn journal(&self) -> String {
         let said = self.run(&["journalctl", "--no-pager", "-n", "60", "-u", "zagent*", "-o", "cat"]);
@@ -264,13 +264,13 @@ impl Node {
         fs::write(full, text).expect("a file");
     }
 
-    /// What a file inside says; nothing when there is none.
+    /// The content of a file inside; empty when it does not exist.
     #[must_use]
     pub fn text(&self, path: &str) -> String {
         fs::read_to_string(self.root().join(path.trim_start_matches('/'))).unwrap_or_default()
     }
 
-    /// Installs the program and the units as the book says.
+    /// Installs the program and the units as the documentation says.
     ///
     /// # Panics
     /// When a file is not there.
@@ -287,10 +287,10 @@ impl Node {
         self.must(&["systemctl", "daemon-reload"]);
     }
 
-    /// Puts the wire in.
+    /// Connects the network.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn connect(&self) {
         let (name, inside) = (self.network.name(), format!("{}p", self.network.name()));
         let _ = Command::new("ip").args(["link", "del", &name]).output();
@@ -305,7 +305,7 @@ impl Node {
         there(&["link", "set", &inside, "up"]);
     }
 
-    /// Pulls the wire.
+    /// Disconnects the network.
     ///
     /// # Panics
     /// When there is none.
@@ -313,7 +313,7 @@ impl Node {
         must(Command::new("ip").args(["link", "del", &self.network.name()]));
     }
 
-    /// Shuts the container down in order and boots it again, with the same disk.
+    /// Shuts the container down cleanly and boots it again, with the same disk.
     ///
     /// # Panics
     /// When it does not go down or come up.
@@ -322,7 +322,7 @@ impl Node {
         self.connect();
     }
 
-    /// The same, and nobody puts the wire in again.
+    /// The same, without the network.
     ///
     /// # Panics
     /// When it does not go down or come up.
@@ -333,12 +333,12 @@ impl Node {
             Ok(Some(_)) => Ok(()),
             other => Err(format!("{other:?}")),
         });
-        // Its number may be somebody else's by now.
+        // Its pid may be reused by now.
         machine.leader.clear();
         self.start();
     }
 
-    /// Pulls the plug and boots the same disk with another first process; nobody puts the wire in again.
+    /// Cuts the power and boots the same disk with another first process, without the network.
     ///
     /// # Panics
     /// When it does not come up.
@@ -353,7 +353,7 @@ impl Node {
     pub fn console(&self) -> String {
         let mut text = String::new();
         let file = fs::File::open(self.scratch.path().join("console"));
-        // What cannot be read is not there to show.
+        // Unreadable output is not shown.
         let _ = file.and_then(|mut f| f.read_to_string(&mut text));
         text
     }
@@ -362,7 +362,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if std::thread::panicking() && self.machine.as_ref().is_some_and(|m| !m.leader.is_empty()) {
-            // A failed test tells what the agent said; nobody is left to tell when this fails, too.
+            // A failed test prints the agent's journal.
             let _ = writeln!(std::io::stderr(), "{}", self.journal());
         }
         drop(self.machine.take());
@@ -371,8 +371,8 @@ impl Drop for Node {
     }
 }
 
-/// The process that nspawn started as the container's first. One that is not in a world of its own yet is on the way there,
-/// and what is run beside it would run on this host.
+/// The first process of the container. A process that is not in its own namespace yet is on the way there, and commands
+/// beside it would run on this host.
 fn leader_of(nspawn: u32) -> Result<String, String> {
     let path = format!("/proc/{nspawn}/task/{nspawn}/children");
     let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;

@@ -1,4 +1,4 @@
-//! A container with the agent installed and a repository that it follows in, what became of a push out.
+//! A container with the agent installed and a repository that it follows in, the effect of a push out.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{Node, Server, eventually};
 
-/// What a push may take until it is on the host: a poll, a fetch and a run.
+/// The time limit from a push until it is applied: a poll, a fetch and a run.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The program as it is shipped: `RELEASE_BIN`, else what `cargo build --release` makes.
+/// The release program: `RELEASE_BIN`, else the output of `cargo build --release`.
 ///
 /// # Panics
 /// When there is none.
@@ -22,7 +22,7 @@ pub fn program() -> PathBuf {
     path
 }
 
-/// A tree whose one state writes these words to /etc/motd.
+/// A tree whose one state writes this text to /etc/motd.
 #[must_use]
 pub fn motd(words: &str) -> Vec<(&'static str, String)> {
     let sls = format!("/etc/motd:\n  file.managed:\n    - contents: {words}\n    - mode: '0644'\n");
@@ -42,9 +42,9 @@ pub struct Scene {
 /// A line of the journal.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its priority, as syslog counts.
+    /// Its syslog priority.
     pub priority: u8,
-    /// What it says.
+    /// Its message.
     pub text: String,
 }
 
@@ -60,7 +60,7 @@ impl Scene {
         scene
     }
 
-    /// Writes the configuration anew.
+    /// Writes the configuration again.
     pub fn configure(&self, more: &str) {
         let own = format!(
             "source: {{remotes: [{{url: '{}'}}], poll: 1s, timeout: 15s}}\nrun: {{every: 10s}}\n{more}",
@@ -69,18 +69,18 @@ impl Scene {
         self.node.write("/etc/zagent/conf.d/test.yaml", own);
     }
 
-    /// Writes a drop-in for a unit, which counts from the next start.
+    /// Writes a drop-in for a unit, which is used from the next start.
     pub fn drop_in(&self, unit: &str, text: &str) {
         self.node.write(&format!("/etc/systemd/system/{unit}.d/test.conf"), text);
         self.node.must(&["systemctl", "daemon-reload"]);
     }
 
-    /// Pushes words for /etc/motd; gives the commit.
+    /// Pushes a text for /etc/motd; returns the commit.
     pub fn push(&self, words: &str) -> String {
         self.server.push(&motd(words))
     }
 
-    /// Waits until a file inside says something.
+    /// Waits until a file inside has this content.
     pub fn reads(&self, path: &str, words: &str) {
         eventually(&format!("{path} says {words}"), SOON, || {
             let found = self.node.text(path);
@@ -88,12 +88,12 @@ impl Scene {
         });
     }
 
-    /// Waits until /etc/motd says these words.
+    /// Waits until /etc/motd has this text.
     pub fn converges(&self, words: &str) {
         self.reads("/etc/motd", words);
     }
 
-    /// Waits until the status says something.
+    /// Waits until the status matches.
     pub fn says(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("the status says: {what}"), SOON, || {
             let said = self.node.run(&["zagent", "status", "--out", "json"]);
@@ -110,20 +110,20 @@ impl Scene {
         })
     }
 
-    /// Waits until a revision is known and not taken, for this reason.
+    /// Waits until a revision is known and refused, for this reason.
     pub fn holds_back(&self, revision: &str, why: &str) -> Value {
         self.says(&format!("{revision} is {why}"), |s| {
             s["why_not"]["revision"] == revision && s["why_not"]["why"] == why
         })
     }
 
-    /// What `zagent status` says to people.
+    /// The text output of `zagent status`.
     #[must_use]
     pub fn page(&self) -> String {
         self.node.run(&["zagent", "status"]).out
     }
 
-    /// What one check of the doctor found: the verdict and the message.
+    /// The result of one doctor check: the verdict and the message.
     ///
     /// # Panics
     /// When there is no such check.
@@ -143,7 +143,7 @@ impl Scene {
         self.node.must(&["systemctl", "show", "-P", property, unit]).trim().to_owned()
     }
 
-    /// Waits until a property of a unit is as it should be.
+    /// Waits until a property of a unit has this value.
     pub fn shows(&self, unit: &str, property: &str, holds: impl Fn(&str) -> bool) -> String {
         eventually(&format!("{property} of {unit}"), SOON, || {
             let found = self.show(unit, property);
@@ -151,10 +151,10 @@ impl Scene {
         })
     }
 
-    /// What a unit said, the oldest first; only what systemd heard from the unit itself.
+    /// The messages of a unit, the oldest first; only those that systemd got from the unit itself.
     ///
     /// # Panics
-    /// When the journal is not as it should be.
+    /// When the journal has an unexpected format.
     #[must_use]
     pub fn lines(&self, unit: &str) -> Vec<Line> {
         let out = self.node.must(&["journalctl", "--no-pager", "-o", "json", "-t", "zagent", "-u", unit]);
@@ -162,7 +162,7 @@ impl Scene {
             .map(|line| {
                 let record: Value = serde_json::from_str(line).expect("a record of the journal");
                 let priority = record["PRIORITY"].as_str().and_then(|p| p.parse().ok()).expect("a priority");
-                // What holds control characters comes as numbers.
+                // Fields with control characters are number arrays.
                 let byte = |b: &Value| u8::try_from(b.as_u64()?).ok();
                 let text = match &record["MESSAGE"] {
                     Value::Array(list) => {
@@ -176,7 +176,7 @@ impl Scene {
             .collect()
     }
 
-    /// Waits until a unit said a line that holds these words; gives it.
+    /// Waits until a unit logged a line with this text; returns it.
     pub fn hears(&self, unit: &str, words: &str) -> Line {
         eventually(&format!("{unit} says {words}"), SOON, || {
             self.lines(unit)
@@ -186,7 +186,7 @@ impl Scene {
         })
     }
 
-    /// Everything in the journal is for people: no colours, and priorities as fields.
+    /// Everything in the journal is readable: no colours, and priorities as fields.
     ///
     /// # Panics
     /// When a line is not.

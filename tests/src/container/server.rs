@@ -1,4 +1,4 @@
-//! A repository of states on this host, served over http to a container; Git's own backend behind a socket.
+//! A repository of states on this host, served over http to a container, with Git's own backend behind a socket.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::base::must;
 
-/// A repository, and who serves it.
+/// A repository, and its server.
 #[derive(Debug)]
 pub struct Server {
     dir: TempDir,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// An empty repository, served on all addresses of this host at a port of its own.
+    /// An empty repository, served on all addresses of this host at its own port.
     ///
     /// # Panics
     /// When Git or the socket refuses.
@@ -47,14 +47,14 @@ impl Server {
                     return;
                 }
                 let root = root.clone();
-                // A client that goes away in the middle is its own business.
+                // A client that disconnects in the middle is not an error.
                 std::thread::spawn(move || stream.and_then(|s| serve(&root, s)));
             }
         });
         Self { dir, port, stop }
     }
 
-    /// The address of the repository for a client that knows this host by `host`.
+    /// The address of the repository for a client that reaches this host as `host`.
     #[must_use]
     pub fn url(&self, host: &str) -> String {
         format!("http://{host}:{}/states.git", self.port)
@@ -81,7 +81,7 @@ impl Server {
         must(Command::new("git").arg("-C").arg(self.work()).args(who).args(words))
     }
 
-    /// Writes files, commits and pushes them; gives the commit.
+    /// Writes files, commits and pushes them; returns the commit.
     ///
     /// # Panics
     /// When Git refuses.
@@ -113,7 +113,7 @@ impl Server {
         self.git(&["rev-parse", "HEAD"]).trim().to_owned()
     }
 
-    /// A new SSH key that signs, and its public half.
+    /// A new SSH signing key, and its public key.
     ///
     /// # Panics
     /// When ssh-keygen refuses.
@@ -129,7 +129,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the listener, so that it sees the word.
+        // Wakes the listener, so that it sees the flag.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -228,7 +228,7 @@ fn backend(root: &Path, request: &Request) -> std::io::Result<Vec<u8>> {
         .stderr(Stdio::null())
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A request without a use for its body closes early.
+        // A request that needs no body closes early.
         let _ = stdin.write_all(&request.body);
     }
     Ok(child.wait_with_output()?.stdout)

@@ -1,6 +1,6 @@
-//! A question and a staged case in, the program's answer out.
+//! A command and a staged case in, the program's answer out.
 //!
-//! Law: a panic, a refused command line and silence are faults of the program, never an answer.
+//! Law: a panic, a refused command line and empty output are errors of the program, never an answer.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,30 +9,30 @@ use serde_json::Value;
 
 use super::{Ask, Mismatch, Staged};
 
-/// Exit code of a command line that is wrong (DESIGN of exit codes: usage or configuration).
+/// Exit code of a wrong command line (DESIGN of exit codes: usage or configuration).
 const USAGE: u8 = 2;
 
-/// What the program said.
+/// The output of the program.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// It printed data.
     Data(Value),
-    /// It refuses the states; its words.
+    /// It refuses the states; the messages.
     Refused(String),
 }
 
-/// Asks the program, in this process, what it makes of a case.
+/// Runs the program, in this process, on a case.
 ///
 /// # Errors
-/// Fails when the program panics, refuses its command line, or prints nothing that can be read.
+/// Fails when the program panics, refuses its command line, or prints nothing that can be parsed.
 pub fn answer(ask: Ask, staged: &Staged) -> Result<Answer, Mismatch> {
     let unmask: &[&str] = if ask == Ask::Pillar { &["--unmask"] } else { &[] };
     let said = call(ask.name(), &[&["show", ask.name()], unmask].concat(), staged)?;
-    // A pillar may well have a single key that is the name of a node.
+    // A pillar may have a single key that equals the name of a node.
     Ok(if ask == Ask::Pillar { said } else { said.unwrapped(staged.id()) })
 }
 
-/// Has the program run a case, in this process, and gives its report.
+/// Runs a case with the program, in this process, and returns its report.
 ///
 /// # Errors
 /// Fails as [`answer`] does.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_usage_errors_are_no_answer() {
+    fn empty_output_and_usage_errors_are_not_answers() {
         assert!(of(0, "", "").is_err());
         assert!(of(2, "", "error: unexpected argument").is_err());
     }

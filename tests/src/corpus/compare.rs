@@ -1,13 +1,13 @@
-//! Two JSON values in, whether Salt and zagent mean the same by them out.
+//! Two JSON values in, whether Salt and zagent mean the same out.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// How far two floating numbers may lie apart.
+/// The maximum difference of two floating-point numbers.
 const EPSILON: f64 = 1e-9;
 
-/// Whether two values are equal: types count, the order of keys does not, floats may differ by a hair.
+/// Whether two values are equal: types count, the order of keys does not, floats may differ slightly.
 pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) if x.is_f64() || y.is_f64() => {
@@ -21,7 +21,7 @@ pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The requisites of one kind as a set: Salt repeats some, and their order means nothing.
+/// The requisites of one kind as a set: Salt repeats some, and their order has no meaning.
 pub(crate) fn requisites(value: Option<&Value>) -> BTreeSet<(String, String)> {
     let items = match value {
         None => return BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! Two high states in, the first difference that matters out.
+//! Two high states in, the first relevant difference out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ fn body(id: &str, expected: &Value, got: &Value) -> Verdict {
     Ok(())
 }
 
-/// One state of an id, its items sorted out: functions as a bag, arguments by name.
+/// One state of an id, its items separated: functions as a multiset, arguments by name.
 #[derive(Default)]
 struct State<'a> {
     functions: Vec<String>,

@@ -1,4 +1,4 @@
-//! Two lists of low chunks in, the first difference that matters out.
+//! Two lists of low chunks in, the first relevant difference out.
 
 use std::collections::BTreeSet;
 

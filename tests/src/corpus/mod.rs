@@ -1,6 +1,6 @@
-//! A directory of recorded cases in, a verdict a case out.
+//! A directory of recorded cases in, one verdict per case out.
 //!
-//! Law: a case is judged by what the program prints and by nothing else; the words of an error are ours, that there is one is Salt's.
+//! Law: a case is judged only by what the program prints; the text of an error is ours, whether there is one is Salt's.
 
 mod call;
 mod compare;
@@ -20,7 +20,7 @@ pub use call::{Answer, answer, report};
 pub use stage::Staged;
 pub use tree::snapshot;
 
-/// Cases with one of these tags are left out: Salt's own defects, and renderers that are Python programs.
+/// Cases with one of these tags are excluded: Salt's own defects, and renderers that are Python programs.
 const SKIPPED_TAGS: [&str; 2] = ["salt_bug", "py_renderer"];
 
 /// How closely to compare.
@@ -35,9 +35,9 @@ pub enum Rigour {
 /// How closely to compare runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closeness {
-    /// Which states there are, their run numbers, results, whether they changed something; and the files left behind.
+    /// Which states exist, their run numbers, results, whether they changed something; and the files left behind.
     Verdicts,
-    /// Also what every state says, and what it changed.
+    /// Also the comment of every state, and its changes.
     Words,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn differs(text: impl Into<String>) -> Verdict {
     Err(Mismatch(text.into()))
 }
 
-/// What is asked of the program.
+/// The commands to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// `show top`.
@@ -112,7 +112,7 @@ impl Case {
         self.order.get("area").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether it is left out.
+    /// Whether it is excluded.
     pub fn skipped(&self) -> bool {
         let tags = self.order.get("tags").and_then(Value::as_array);
         tags.is_some_and(|tags| {
@@ -125,7 +125,7 @@ impl Case {
         if path.exists() { json(&path).map(Some) } else { Ok(None) }
     }
 
-    /// Asks the program to show everything that Salt's answer is known of, and lists what differs.
+    /// Runs every `show` command with a known Salt answer, and lists the differences.
     ///
     /// # Errors
     /// Fails when the case itself cannot be read or staged.
@@ -148,12 +148,12 @@ impl Case {
         Ok(mismatches)
     }
 
-    /// Runs the case as often as Salt did, and lists what differs in the reports and in the files left behind.
+    /// Runs the case as often as Salt did, and lists the differences in the reports and in the files left behind.
     ///
     /// # Errors
     /// Fails when the case itself cannot be read or staged.
     pub fn run(&self, grains: &Path, closeness: Closeness) -> Result<Vec<Mismatch>, Mismatch> {
-        // Salt ran so, and modes of new files depend on it.
+        // Salt ran with this umask, and modes of new files depend on it.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         let staged = self.stage(grains)?;
         let errors = self.expected("errors")?.unwrap_or(Value::Null);

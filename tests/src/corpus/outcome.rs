@@ -1,4 +1,4 @@
-//! What Salt reported of a run and what zagent reports of it in, the first difference that matters out.
+//! Salt's report and zagent's report of a run in, the first relevant difference out.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::{Closeness, Verdict, differs};
 
 type States = Map<String, Value>;
 
-/// Compares the states of two reports: which there are, their run numbers, results, whether they changed something; and
-/// their words and changes when these are asked for.
+/// Compares the states of two reports: which exist, their run numbers, results, whether they changed something; and
+/// their comments and changes on request.
 pub(crate) fn compare(label: &str, expected: &Value, got: &Value, closeness: Closeness) -> Verdict {
     let got = got.get("states").unwrap_or(got);
     let (Value::Object(expected), Value::Object(got)) = (expected, got) else {
@@ -65,7 +65,7 @@ fn is_empty(changes: &Value) -> bool {
     changes.as_object().is_none_or(Map::is_empty)
 }
 
-/// Changes without the number of a process, which is another each time.
+/// Changes without the process id, which differs each time.
 fn impersonal(changes: &Value) -> Value {
     let mut changes = changes.clone();
     if let Some(pid) = changes.get_mut("pid") {
@@ -74,7 +74,7 @@ fn impersonal(changes: &Value) -> Value {
     changes
 }
 
-/// A comment without what Salt itself leaves to chance: the order of failed requisites, and the trace of an exception.
+/// A comment without what Salt itself leaves random: the order of failed requisites, and the trace of an exception.
 fn words(comment: &Value) -> String {
     const FAILED: &str = "One or more requisite failed: ";
     const RAISED: &str = "An exception occurred in this state";
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn words_count_but_not_what_salt_leaves_to_chance() {
+    fn comments_count_except_what_salt_leaves_random() {
         let same =
             json!({"comment": "One or more requisite failed: s.a, s.b\n", "changes": {"x": 1, "pid": 77}});
         assert!(agree(&state(&same), Closeness::Words));

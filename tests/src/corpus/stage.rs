@@ -1,6 +1,7 @@
-//! A case in, a scratch copy of its trees and the command line for it out.
+//! A case in, a scratch copy of its trees and its command line out.
 //!
-//! Law: the copy is gone with the value; `@TMP@` in the files becomes a real directory, and back again in what is printed.
+//! Law: the copy is removed with the value; `@TMP@` in the files becomes a real directory, and back again in the
+//! output.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,12 +13,12 @@ use tempfile::TempDir;
 
 use super::Case;
 
-/// The word that stands for the scratch directory in recorded files.
+/// The word for the scratch directory in recorded files.
 pub(crate) const SCRATCH: &str = "@TMP@";
-/// The word that stands for the staged case in recorded files.
+/// The word for the staged case in recorded files.
 const HERE: &str = "@CASE@";
 
-/// A case laid out on disk, ready to be asked about.
+/// A case on disk, ready to run.
 #[derive(Debug)]
 pub struct Staged {
     root: TempDir,
@@ -26,7 +27,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Copies the trees of `case` and writes the files its command line names.
+    /// Copies the trees of `case` and writes the files that its command line names.
     ///
     /// # Errors
     /// Fails when something cannot be read or written.
@@ -81,7 +82,7 @@ impl Staged {
         Ok(flags)
     }
 
-    /// The same case by our own rules instead of Salt's.
+    /// The same case by zagent's own rules instead of Salt's.
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.options.drain(..2);
@@ -98,12 +99,12 @@ impl Staged {
         &self.options
     }
 
-    /// Where the states of the case work.
+    /// The working directory of the states of the case.
     pub fn scratch(&self) -> PathBuf {
         self.root.path().join("tmp")
     }
 
-    /// `value` with the real directories named as in recorded files.
+    /// `value` with the real directories replaced as in recorded files.
     pub fn neutral(&self, value: &Value) -> Value {
         let here = self.root.path().to_string_lossy();
         let scratch = format!("{here}/tmp");

@@ -1,4 +1,4 @@
-//! A directory in, what lies in it as one value out: kinds, modes, contents and where links point.
+//! A directory in, its content as one value out: kinds, modes, contents and link targets.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::stage::SCRATCH;
 use super::{Verdict, differs};
 
-/// Everything below `root`, by its path there; `root` itself is named as in recorded files.
+/// Everything below `root`, by relative path; `root` itself is named as in recorded files.
 ///
 /// # Errors
 /// Fails when something cannot be read.

@@ -1,4 +1,4 @@
-//! A board in memory, and the wires to it: records and reports that get lost, come late, or are written by somebody else first.
+//! A board in memory, and the connections to it: records and reports can get lost, arrive late, or conflict.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,55 +22,55 @@ use super::scenario::{Ask, Wrong};
 pub struct Entry {
     /// The number of its last write.
     pub token: u64,
-    /// What was written.
+    /// The stored record.
     pub record: Rc<RolloutRecord>,
-    /// True while it is not there.
+    /// True while it does not exist.
     pub is_gone: bool,
-    /// True while it is there and cannot be read.
+    /// True while it exists and cannot be read.
     pub is_unread: bool,
 }
 
-/// What a node that asks for the records finds.
+/// What a node that polls the records gets.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Those that can be read, the newest first.
+    /// Readable records, the newest first.
     pub records: Vec<Rc<RolloutRecord>>,
-    /// Those that are there and cannot be read.
+    /// Records that exist and cannot be read.
     pub unread: Vec<RolloutId>,
 }
 
-/// All that was written.
+/// The whole board.
 #[derive(Debug, Default)]
 pub struct Board {
-    /// Rollouts in the order of their beginning.
+    /// Rollouts in the order of their start.
     pub entries: Vec<Entry>,
-    /// What nodes said last.
+    /// The last reports of the nodes.
     pub reports: BTreeMap<NodeId, NodeReport>,
     /// The law that a write broke.
     pub broken: Option<String>,
-    /// What an operator asks for between the look and the write of a driver.
+    /// An operator's request between a driver's read and its write.
     pub racing: Option<Ask>,
-    /// Records written.
+    /// Number of written records.
     pub writes: u64,
-    /// True when records and reports are kept as the text that a real board keeps.
+    /// True when records and reports are stored as text, like on a real board.
     pub as_text: bool,
-    /// What nodes find, and what they found before the last change.
+    /// What nodes get now, and what they got before the last change.
     pub found: [Rc<Found>; 2],
 }
 
 impl Board {
-    /// The place of a rollout that is there.
+    /// The index of an existing rollout.
     fn place(&self, id: &RolloutId) -> Option<usize> {
         self.entries.iter().position(|entry| entry.record.id == *id && !entry.is_gone)
     }
 
-    /// The rollout of that number, counted from the one that began last.
+    /// The rollout with that number, counted from the newest.
     #[must_use]
     pub const fn place_from_newest(&self, which: usize) -> usize {
         self.entries.len() - 1 - which % self.entries.len()
     }
 
-    /// What nodes find now, or found before the last change.
+    /// What nodes get now, or got before the last change.
     #[must_use]
     pub fn finds(&self, is_stale: bool) -> &Rc<Found> {
         &self.found[usize::from(is_stale)]
@@ -85,13 +85,13 @@ impl Board {
         self.found[0] = Rc::new(Found { records, unread });
     }
 
-    /// A record is hidden, cannot be read, or is there again.
+    /// A record is hidden, unreadable, or readable again.
     pub fn shows(&mut self, place: usize, is_gone: bool, is_unread: bool) {
         (self.entries[place].is_gone, self.entries[place].is_unread) = (is_gone, is_unread);
         self.changed();
     }
 
-    /// A report comes.
+    /// A report arrives.
     pub fn hear(&mut self, report: NodeReport) {
         let report = if self.as_text {
             let text = serde_json::to_string(&report).expect("a report is text");
@@ -137,7 +137,7 @@ impl Board {
         self.changed();
     }
 
-    /// An operator asks something of a rollout.
+    /// An operator's request for a rollout.
     pub fn ask(&mut self, place: usize, ask: Ask, now: Timestamp) {
         let Some(Entry { token, record, .. }) = self.entries.get(place).filter(|entry| !entry.is_gone) else {
             return;
@@ -145,27 +145,27 @@ impl Board {
         let next = match ask {
             Ask::Pause => driver_logic::pause(record, "an operator looks at it", now).ok(),
             Ask::Resume => driver_logic::resume(record, now).ok(),
-            Ask::Abort => Some(driver_logic::abort(record, "an operator had enough", now)),
+            Ask::Abort => Some(driver_logic::abort(record, "an operator aborts it", now)),
         };
         let token = *token;
         if let Some(next) = next.filter(|next| *next != **record) {
-            // Nobody came in between.
+            // There was no conflict.
             let _ = self.write(next, Some(token));
         }
     }
 }
 
-/// How a driver reaches the board.
+/// A driver's connection to the board.
 pub struct Wire<'a> {
     /// The board.
     pub board: &'a RefCell<Board>,
-    /// What gets lost.
+    /// The generator that decides what gets lost.
     pub dice: &'a RefCell<Dice>,
-    /// Messages of a thousand that get lost; all of them with 1000.
+    /// Lost messages per thousand; all of them with 1000.
     pub loss: u64,
-    /// What time it is for the operator who comes in between.
+    /// The time for the operator's request in between.
     pub now: Timestamp,
-    /// What is broken on purpose.
+    /// The rule that is broken on purpose.
     pub wrong: Wrong,
 }
 
@@ -175,7 +175,7 @@ impl Wire<'_> {
     }
 
     fn unreachable() -> BoardError {
-        BoardError::Unreachable { board: "memory".into(), source: "the message got lost".into() }
+        BoardError::Unreachable { board: "memory".into(), source: "the message was lost".into() }
     }
 
     /// The record as the driver sees it.
@@ -196,7 +196,7 @@ impl Records for Wire<'_> {
         let board = self.board.borrow();
         let Some(entry) = board.place(id).map(|place| &board.entries[place]) else { return Ok(None) };
         if entry.is_unread {
-            let message = "it is no record".into();
+            let message = "it is not a record".into();
             return Err(BoardError::Damaged { key: id.to_string(), message });
         }
         Ok(Some(self.shown(entry)))
@@ -226,7 +226,7 @@ impl Records for Wire<'_> {
         }
         let token = board.write(record, expected.map(|token| token.0.parse().unwrap_or(u64::MAX)))?;
         if self.is_lost() {
-            let source = "the answer got lost".into();
+            let source = "the answer was lost".into();
             return Err(BoardError::Unknown { key: "rollout".into(), source });
         }
         Ok(VersionToken(token.to_string()))
@@ -242,7 +242,7 @@ impl Records for Wire<'_> {
     }
 
     fn delete(&mut self, _id: &RolloutId, _expected: &VersionToken) -> Result<(), BoardError> {
-        Err(BoardError::Refused { board: "memory".into(), message: "nobody deletes here".into() })
+        Err(BoardError::Refused { board: "memory".into(), message: "deleting is not supported".into() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is no node: those who drive, those who ask, trouble; and when a history is over.
+//! Everything except nodes: drivers, operators, disturbances; and when a history ends.
 
 use zagent_rollout::driver::{DriveError, DriveOutcome, RolloutDriver};
 use zagent_rollout::phase::{NodeEvent, NodePhase, saturating_after};
@@ -13,28 +13,28 @@ use super::queue::What;
 use super::scenario::{Ask, HOUR, MINUTE, SECOND, Trouble};
 use super::world::World;
 
-/// How long after trouble has ended everything must have come to its end.
+/// How long after the last disturbance everything must have ended.
 const BOUND: i64 = 6 * HOUR;
-/// How often drivers look for rollouts that nobody drives.
+/// How often drivers look for rollouts without a driver.
 const SCAN: i64 = 60 * SECOND;
-/// How long after a turn that failed a driver tries again.
+/// How long a driver waits after a failed turn.
 const AGAIN: i64 = 10 * SECOND;
-/// How long after its last moment everybody has begun a rollout that goes by the clock.
+/// How long after its last wave every node has started a clock-mode rollout.
 const LATEST: i64 = 3 * MINUTE;
 
-/// Whether there is more to come of a rollout.
+/// Whether a rollout can still progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// There is.
+    /// It can.
     Open,
-    /// Nobody goes on with it, and nobody will.
+    /// It is stuck, and stays so.
     Left,
-    /// There is not.
+    /// It has ended.
     Over,
 }
 
 impl World<'_> {
-    /// A driver looks for something to drive, and takes its turns.
+    /// A driver looks for a rollout to drive, and takes its turns.
     pub(super) fn turn(&mut self, d: usize, life: u32) {
         let pilot = &self.drivers[d];
         if !pilot.is_alive || pilot.life != life {
@@ -79,7 +79,7 @@ impl World<'_> {
         self.queue.at(self.now.saturating_add(wait), What::Turn(d, life));
     }
 
-    /// The records after a driver's turn, for the diary.
+    /// The records after a driver's turn, for the log.
     fn tell_records(&mut self, d: usize) {
         if self.diary.is_none() {
             return;
@@ -151,12 +151,12 @@ impl World<'_> {
         }
     }
 
-    /// A record is not there, or cannot be read; without a length, for good.
+    /// A record is missing or unreadable; without a duration, permanently.
     fn hides(&mut self, which: usize, is_gone: bool, length: Option<i64>) {
         let mut board = self.board.borrow_mut();
         let place = board.place_from_newest(which);
         let entry = &board.entries[place];
-        // What was hidden before comes back when that said so.
+        // A record that was hidden before returns at its own time.
         if !entry.is_gone && !entry.is_unread {
             board.shows(place, is_gone, !is_gone);
             if let Some(length) = length {
@@ -166,8 +166,8 @@ impl World<'_> {
         }
     }
 
-    /// Trouble ends: drivers come back, unless they are gone for good, and somebody decides about what is paused. Where moments
-    /// count, clocks are set right.
+    /// Disturbances end: drivers return, unless they are lost, and an operator decides about paused rollouts. Where
+    /// times count, clocks are corrected.
     pub(super) fn calm(&mut self) {
         for d in 0..self.drivers.len() {
             if self.scenario.abandoned {
@@ -191,7 +191,7 @@ impl World<'_> {
         }
     }
 
-    /// Looks at everything; true when nothing is left to happen.
+    /// Checks everything; true when nothing can happen any more.
     pub(super) fn check(&mut self) -> bool {
         self.queue.at(self.now + LOOK, What::Check);
         let (scenario, now) = (self.scenario, self.now);
@@ -222,7 +222,7 @@ impl World<'_> {
             match next {
                 None => return self.ends(),
                 Some(next) if next.follows.is_none() && is_idle => self.begin(count),
-                // Nodes that wait for a driver which does not come back hear of nothing else.
+                // Nodes that wait for a lost driver do nothing else.
                 Some(next) if next.follows.is_none() => return self.ends(),
                 Some(_) => {}
             }
@@ -231,16 +231,16 @@ impl World<'_> {
             let (id, state) =
                 open.map_or(("a node".into(), "on its way"), |(id, state)| (id.to_string(), state.name()));
             let asked = matches!(state, "aborting" | "aborted");
-            let words = if asked { "its end was asked for" } else { "it goes on" };
+            let words = if asked { "an abort was requested" } else { "it is still running" };
             self.broken = Some(format!("{id} is {state} and never ends: {words}"));
         }
         false
     }
 
-    /// Whether there is more to come of a rollout.
+    /// Whether a rollout can still progress.
     fn end_of(&self, entry: &Entry) -> End {
         let record = &entry.record;
-        // One that is gone for a while comes back before there is calm.
+        // A driver that is away for a while returns before the calm.
         if record.state.is_final() || self.is_calm() && entry.is_gone {
             return End::Over;
         }
@@ -266,9 +266,9 @@ impl World<'_> {
             self.told.ends.push(record.state);
             let kept = self.hosts.iter().filter(|host| host.past.kept.contains(&record.id));
             self.told.confirmed = kept.clone().count();
-            // A report speaks of one rollout: who took another since could not say it again.
+            // A report is about one rollout: a node that took part in another since could not report it again.
             let mut last = kept.filter(|host| host.past.begun.last() == Some(&place));
-            // Who ran it already keeps it without being told, and may be counted out before it could say so.
+            // A node that already ran it keeps it without a confirmation, and may be dropped before it reports that.
             let had_it = |host: &Host| host.past.had.contains(&record.id);
             let is_out = |host: &Host| record.node_status(&host.id) == NodeStatus::Failed;
             if let Some(host) = last.find(|host| is_out(host) && !had_it(host)) {
@@ -281,7 +281,7 @@ impl World<'_> {
         if let Some((_, host)) = self.hosts.iter().enumerate().find(|pair| !is_well(pair)) {
             self.broken = Some(format!("{} ends on {}, which does not work there", host.id, host.slot));
         }
-        // Where nothing goes wrong, what is good comes to everybody.
+        // Without disturbances, every node gets a good version.
         let order = &scenario.waves[board.entries.len() - 1];
         let is_good =
             (0..self.hosts.len()).all(|n| scenario.release(order.to, n) == super::scenario::Release::Good);

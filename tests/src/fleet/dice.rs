@@ -1,11 +1,11 @@
 //! A seed in, numbers out: always the same ones.
 
-/// Numbers drawn by lot (splitmix64).
+/// Random numbers (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall as this seed says.
+    /// A generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed ^ 0x5DEE_CE66_D1CE_4E5B)
@@ -30,7 +30,7 @@ impl Dice {
         low + (self.roll() % (high - low + 1) as u64) as usize
     }
 
-    /// True so many times in a thousand.
+    /// True this many times in a thousand.
     pub fn per_mille(&mut self, share: u64) -> bool {
         share > 0 && self.roll() % 1000 < share
     }

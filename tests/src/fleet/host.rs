@@ -1,4 +1,4 @@
-//! One node as it is: its disk, the version that runs, its clock, its power.
+//! One node: its disk, its running version, its clock, its power.
 
 use std::rc::Rc;
 
@@ -12,41 +12,41 @@ use zagent_rollout::report::{NodeActivity, NodeReport};
 
 use super::scenario::{Release, SECOND, Wrong};
 
-/// The version that every node begins with.
+/// The initial version of every node.
 pub const FIRST: &str = "1.0";
-/// How long a node may be past its deadline: it looks every ten seconds.
+/// How long a node may be past its deadline: it checks every ten seconds.
 const GRAIN: i64 = 11 * SECOND;
-/// How long after it was applied a version must be confirmed at least, and in soaks.
+/// The minimum time limit for a confirmation, and as a multiple of the soak.
 const PATIENCE: (i64, i64) = (300 * SECOND, 3);
 
-/// The moment when virtual time begins.
+/// The start of virtual time.
 const BEGIN: i64 = 1_800_000_000_000;
 
-/// What a clock shows that is so far off.
+/// A clock with this offset.
 #[must_use]
 pub fn clock(now: i64, off: i64) -> Timestamp {
     Timestamp::from_millisecond(BEGIN + now + off).unwrap_or(Timestamp::MAX)
 }
 
-/// The name of a node by its place.
+/// The name of a node by its index.
 #[must_use]
 pub fn name(place: usize) -> NodeId {
     format!("n{place:05}").parse().expect("a name")
 }
 
-/// The name of a rollout by its place.
+/// The name of a rollout by its index.
 #[must_use]
 pub fn rollout(place: usize) -> RolloutId {
     format!("r{place}").parse().expect("a name")
 }
 
-/// The place of a rollout by its name.
+/// The index of a rollout by its name.
 #[must_use]
 pub fn place(id: &RolloutId) -> usize {
     id.as_str()[1..].parse().expect("a place")
 }
 
-/// The place of a node by its name.
+/// The index of a node by its name.
 #[must_use]
 pub fn index(id: &NodeId) -> usize {
     id.as_str()[1..].parse().expect("a place")
@@ -55,83 +55,84 @@ pub fn index(id: &NodeId) -> usize {
 /// A node.
 #[derive(Debug)]
 pub struct Host {
-    /// Who.
+    /// Its id.
     pub id: NodeId,
-    /// What it is asked to run.
+    /// The component.
     pub component: Component,
-    /// Where it stands, as far as it knows.
+    /// Its state in memory.
     pub node: NodeState,
-    /// What a power cut leaves, where that is another: the disk took no more.
+    /// Its state on disk, if that differs: the disk was full.
     pub disk: Option<NodeState>,
-    /// What was answered once and could not be written down.
+    /// Events that come once and could not be saved.
     pub again: Vec<NodeEvent>,
-    /// The version that runs, or would if there were power.
+    /// The running version, or the one that would run with power.
     pub slot: String,
-    /// The versions that are there.
+    /// The installed versions.
     pub versions: Vec<String>,
-    /// True while there is power.
+    /// True while it has power.
     pub is_up: bool,
-    /// True when it never comes back.
+    /// True when it never returns.
     pub is_gone: bool,
-    /// How often it came up: what was begun in another life answers nothing.
+    /// The number of boots: work from an earlier boot reports nothing.
     pub life: u32,
-    /// The last thing begun: what another took the place of answers nothing.
+    /// The last action: an action that was replaced reports nothing.
     pub job: u32,
-    /// How far its clock is off.
+    /// The offset of its clock.
     pub off: i64,
     /// Until when it cannot reach the board.
     pub cut: i64,
-    /// Until when its disk takes no more.
+    /// Until when its disk is full.
     pub full: i64,
     /// Until when it may not switch.
     pub held: i64,
     /// When it last switched.
     pub applied: i64,
-    /// True while a look is due.
+    /// True while a check is scheduled.
     pub looks: bool,
-    /// True when the board may not know what it should.
+    /// True when the board may not have its latest state.
     pub unsaid: bool,
     /// When it last reported.
     pub said: i64,
-    /// Reports sent, and the newest that came.
+    /// Number of sent reports.
     pub sent: u64,
-    /// The newest report that came.
+    /// The newest report that arrived.
     pub came: u64,
-    /// The records that it read last, in this life, the newest first.
+    /// The records that it read last, since its boot, the newest first.
     pub records: Vec<Rc<RolloutRecord>>,
-    /// How often in a row the record of its rollout was not there.
+    /// How many polls in a row did not find the record of its rollout.
     pub missing: u32,
-    /// What the laws ask for later.
+    /// What the laws need later.
     pub past: Past,
-    /// Since when it runs, or switches to, what nobody confirmed, and when that must have ended: by its clock and our reckoning.
+    /// Since when it runs, or switches to, an unconfirmed version, and when that must have ended: by its clock and by
+    /// ours.
     pub due: Option<(i64, i64)>,
-    /// Since when it has been past that.
+    /// Since when it is past that.
     pub late: Option<i64>,
-    /// The rollout in which it counts as one that runs what nobody confirmed.
+    /// The rollout in which it counts as unconfirmed.
     pub counts: Option<usize>,
 }
 
-/// What a node did so far, as nobody but the laws remembers.
+/// The history of a node, which only the laws remember.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// The version that was confirmed here and not given up by hand.
+    /// The version that was confirmed here and not rolled back by hand.
     pub confirmed: Option<String>,
-    /// The rollouts that it kept.
+    /// The rollouts that it confirmed.
     pub kept: Vec<RolloutId>,
-    /// The rollouts to what it ran already.
+    /// The rollouts to the version that it already ran.
     pub had: Vec<RolloutId>,
-    /// What it rejected and nobody meant since.
+    /// The versions that it rejected and that no order allowed since.
     pub rejected: Vec<String>,
-    /// The rollouts that it began, by their places.
+    /// The rollouts that it started, by index.
     pub begun: Vec<usize>,
-    /// The versions that it left for another, and the place of the rollout that brought that.
+    /// The versions that it left for another, and the index of that rollout.
     pub left: Vec<(String, usize)>,
-    /// The rollouts that it has read the end of, by their places.
+    /// The rollouts whose end it has read, by index.
     pub ended: Vec<usize>,
 }
 
 impl Host {
-    /// A node that runs the first version.
+    /// A node with the initial version.
     #[must_use]
     pub fn new(id: NodeId, component: Component) -> Self {
         Self {
@@ -165,13 +166,13 @@ impl Host {
         }
     }
 
-    /// True when a version is there.
+    /// True when a version is installed.
     #[must_use]
     pub fn has(&self, version: &str) -> bool {
         self.versions.iter().any(|v| v == version)
     }
 
-    /// True while it needs looking at.
+    /// True while it needs checks.
     #[must_use]
     pub const fn is_watched(&self) -> bool {
         matches!(
@@ -180,20 +181,20 @@ impl Host {
         )
     }
 
-    /// The rollout, by its place, that brought what it runs and nobody confirmed.
+    /// The rollout, by index, that installed its unconfirmed version.
     #[must_use]
     pub fn unconfirmed(&self) -> Option<usize> {
         if self.slot == self.node.running { None } else { self.node.current_rollout().map(place) }
     }
 
-    /// What a look finds.
+    /// The result of a check.
     #[must_use]
     pub fn look(&self, release: Release, now: i64, wrong: Wrong) -> NodeEvent {
         if !matches!(self.node.phase, NodePhase::Soaking { .. }) {
             return NodeEvent::Tick;
         }
         match release {
-            Release::Bad if wrong != Wrong::Blind => NodeEvent::NotReady("it ended".into()),
+            Release::Bad if wrong != Wrong::Blind => NodeEvent::NotReady("it exited".into()),
             Release::GoesBad(after) if now - self.applied >= after => {
                 NodeEvent::NotReady("no longer ready".into())
             }
@@ -201,8 +202,8 @@ impl Host {
         }
     }
 
-    /// An event changes where it stands: what is to be done is given back, and the law that was broken. As with the real one,
-    /// nothing is done that could not be written down, but for the way back.
+    /// Applies an event: returns the actions, and the law that was broken. As on a real node, nothing is done that
+    /// could not be saved, except a rollback.
     pub fn happen(
         &mut self,
         event: NodeEvent,
@@ -212,7 +213,7 @@ impl Host {
     ) -> (Vec<NodeAction>, Option<String>) {
         let (time, own) = (clock(now, self.off), now + self.off);
         let patience = PATIENCE.0.max(PATIENCE.1 * soak as i64 * SECOND);
-        // A clock that was set back gives no more time than a new start would.
+        // If the clock was set back, the time left is not longer than after a fresh start.
         self.due = self.due.map(|due| if own < due.0 { (own, own + patience) } else { due });
         if wrong == Wrong::Forgiving && matches!(event, NodeEvent::Prepare(_)) {
             self.node.rejected.clear();
@@ -257,7 +258,7 @@ impl Host {
         (actions, broken)
     }
 
-    /// Power fails: what was not written down is forgotten.
+    /// Power failure: unsaved state is lost.
     pub fn fall(&mut self) {
         (self.is_up, self.looks, self.late) = (false, false, None);
         self.life += 1;
@@ -270,7 +271,7 @@ impl Host {
         }
     }
 
-    /// What others should know at once.
+    /// What it must report at once.
     #[must_use]
     pub fn said(&self) -> Said {
         let is_ready = matches!(&self.node.phase, NodePhase::Soaking { ready_since: Some(_), .. });
@@ -278,7 +279,7 @@ impl Host {
         Said(std::mem::discriminant(&self.node.phase), is_ready, last)
     }
 
-    /// What it says about itself.
+    /// Its report.
     #[must_use]
     pub fn report(&self, now: i64) -> NodeReport {
         let mut report = NodeReport {
@@ -302,12 +303,12 @@ impl Host {
         report
     }
 
-    /// The law that it breaks by being past its deadline for too long. When that is follows from the rollout alone, not from what
-    /// the node wrote down about it.
+    /// The law that it breaks when it is past its deadline for too long. The deadline follows from the rollout alone,
+    /// not from what the node saved.
     pub fn is_late(&mut self, now: i64) -> Option<String> {
         let has_begun = match &self.node.phase {
             NodePhase::Soaking { .. } => true,
-            // A run of states is not cut off.
+            // A run of states is not interrupted.
             NodePhase::Applying { .. } => self.component == Component::Agent,
             _ => false,
         };
@@ -321,12 +322,12 @@ impl Host {
     }
 }
 
-/// What others should know at once: where it stands, whether it is ready, how its last rollout ended.
+/// What it must report at once: its phase, whether it is ready, the result of its last rollout.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Said(std::mem::Discriminant<NodePhase>, bool, Option<(usize, Timestamp)>);
 
 impl Past {
-    /// The law that a node breaks by what it begins.
+    /// The law that a node breaks with what it starts.
     fn begins(&mut self, node: &NodeState, next: &NodeState, event: &NodeEvent) -> Option<String> {
         let NodeEvent::Prepare(order) = event else { return None };
         if node.phase != NodePhase::Idle {
@@ -336,7 +337,7 @@ impl Past {
         let is_again = self.begun.contains(&rollout);
         self.begun.push(rollout);
         if is_again {
-            return Some(format!("it begins r{rollout} again"));
+            return Some(format!("it starts r{rollout} again"));
         }
         if *to == node.running {
             self.had.extend(order.rollout.clone());
@@ -348,10 +349,10 @@ impl Past {
             return Some(format!("it tries {to}, which it rejected"));
         }
         let newer = self.left.iter().find(|(version, newer)| version == to && *newer > rollout);
-        newer.map(|(_, newer)| format!("r{rollout} brings it back to {to}, which it left for r{newer}"))
+        newer.map(|(_, newer)| format!("r{rollout} moves it back to {to}, which it left for r{newer}"))
     }
 
-    /// Remembers what the laws ask for later.
+    /// Remembers what the laws need later.
     fn note(&mut self, node: &NodeState, next: &NodeState, is_by_hand: bool) {
         if let NodePhase::RollingBack { order, rejects: true, .. } = &node.phase
             && next.phase == NodePhase::Idle
@@ -371,7 +372,7 @@ impl Past {
     }
 }
 
-/// True for what is said once; everything else comes again by itself.
+/// True for events that come once; all others are repeated.
 const fn is_answer(event: &NodeEvent) -> bool {
     use NodeEvent::{Applied, ApplyFailed, FetchFailed, Fetched, RolledBack};
     matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack)

@@ -1,4 +1,4 @@
-//! What must hold in every history, after every event: a write or a node in, the law that it breaks out.
+//! What must hold in every history, after every event: a write or a node in, the broken law out.
 
 use zagent_rollout::phase::NodePhase;
 use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord, RolloutStatus};
@@ -32,7 +32,7 @@ pub fn of_write(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
         |record: &RolloutRecord, status| record.nodes.values().filter(|node| node.status == status).count();
     let (failed, silent) = (count(new, NodeStatus::Failed), count(new, NodeStatus::Silent));
     if new.failed != failed || new.failed < old.failed {
-        return said(format!("{} failures are written down, {failed} nodes failed", new.failed));
+        return said(format!("{} failures are recorded, {failed} nodes failed", new.failed));
     }
     let is_ending = matches!(new.state, RolloutStatus::Aborting | RolloutStatus::Aborted);
     if failed >= new.max_failed && !is_ending {
@@ -54,7 +54,7 @@ pub fn of_write(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
 
 fn of_nodes(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     let ended = |status| matches!(status, NodeStatus::Confirmed | NodeStatus::Failed);
-    // Nobody joins and nobody leaves, so both name the same nodes in the same order.
+    // The set of nodes never changes, so both name the same nodes in the same order.
     if old.nodes.len() != new.nodes.len() {
         return Some(format!("it was about {} nodes and is about {}", old.nodes.len(), new.nodes.len()));
     }
@@ -74,7 +74,7 @@ fn of_nodes(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     None
 }
 
-/// A batch is left only when everyone in it has ended, one way or another.
+/// A batch ends only when every node in it has ended, with any result.
 fn of_batches(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     let is_open =
         |id| matches!(new.node_status(id), NodeStatus::Waiting | NodeStatus::Prepared | NodeStatus::Applied);
@@ -83,15 +83,15 @@ fn of_batches(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     open.map(|id| format!("{id} is {:?} and its batch is over", new.node_status(id)))
 }
 
-/// The law that a node breaks by what it is, if any; `is_broken` knows what does not work there.
+/// The law that the state of a node breaks, if any; `is_broken` knows which versions do not work there.
 #[must_use]
 pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> {
     let said = |words: String| Some(format!("{}: {words}", host.id));
-    // What is on the disk counts too: that is what it goes by after a power cut.
+    // The state on disk counts too: the node uses it after a power failure.
     for node in [Some(&host.node), host.disk.as_ref()].into_iter().flatten() {
         for version in [Some(node.current_version()), Some(node.running.as_str()), node.previous.as_deref()] {
             if let Some(version) = version.filter(|version| !host.has(version)) {
-                return said(format!("{version} may be needed and is not there"));
+                return said(format!("{version} may be needed and is missing"));
             }
         }
         for version in [Some(node.running.as_str()), node.previous.as_deref()].into_iter().flatten() {
@@ -101,15 +101,15 @@ pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> 
         }
     }
     if !host.has(&host.slot) {
-        return said(format!("it runs {}, which is not there", host.slot));
+        return said(format!("it runs {}, which is not installed", host.slot));
     }
     let node = &host.node;
     if node.phase == NodePhase::Idle {
         if host.slot != node.running {
-            return said(format!("it rests on {} and runs {}", node.running, host.slot));
+            return said(format!("it is idle on {} and runs {}", node.running, host.slot));
         }
         if node.rejected.contains_key(&node.running) || host.past.rejected.contains(&node.running) {
-            return said(format!("it rests on {}, which it rejected", node.running));
+            return said(format!("it is idle on {}, which it rejected", node.running));
         }
     }
     if let Some(confirmed) = host.past.confirmed.as_ref().filter(|confirmed| **confirmed != node.running) {
@@ -118,12 +118,11 @@ pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> 
     None
 }
 
-/// The law that many nodes break together: never more of them than the largest batch and `max_failed` together run what nobody
-/// confirmed.
+/// The law for the whole fleet: never more nodes than the largest batch plus `max_failed` run an unconfirmed version.
 ///
-/// Silent nodes come on top, and only those that the record counts as such, which are `max_silent` at most before it ends. They
-/// must: who was cut off after it switched takes back what it has at its own deadline and no sooner, the batch behind it does
-/// not wait for that, and one that lost power has it for as long as that lasts.
+/// Silent nodes are added, but only those that the record counts as silent, at most `max_silent` before it ends. This
+/// is needed: a node that was cut off after it switched rolls back at its own deadline and not before, the next batch
+/// does not wait for that, and a node without power keeps the version until it has power again.
 #[must_use]
 pub fn of_fleet(record: &RolloutRecord, unconfirmed: usize, hosts: &[Host], place: usize) -> Option<String> {
     let largest = record.batches.iter().map(Vec::len).max().unwrap_or(0);
@@ -134,5 +133,5 @@ pub fn of_fleet(record: &RolloutRecord, unconfirmed: usize, hosts: &[Host], plac
     let is_silent =
         |host: &&Host| host.counts == Some(place) && record.node_status(&host.id) == NodeStatus::Silent;
     let heard = unconfirmed - hosts.iter().filter(is_silent).count();
-    (heard > most).then(|| format!("{heard} nodes run what nobody confirmed, {most} may"))
+    (heard > most).then(|| format!("{heard} nodes run an unconfirmed version, and the limit is {most}"))
 }

@@ -1,8 +1,8 @@
 //! A whole fleet on virtual time: a seed in, one history out, and the first law that it breaks.
 //!
-//! Law: everything is drawn from the seed. Nothing here reads a clock, starts a thread or touches a disk, so a history can be
-//! played again. What is tried is the real thing: the driver's turn, the node's steps, what a record asks; only wires, disks
-//! and clocks are made up.
+//! Law: everything comes from the seed. Nothing here reads a clock, starts a thread or touches a disk, so a history can
+//! be replayed. The code under test is real: the driver's turn, the node's steps, what a record requires; only
+//! connections, disks and clocks are simulated.
 
 pub mod board;
 mod course;
@@ -27,16 +27,16 @@ pub fn history(seed: u64, wrong: Wrong) -> Result<Told, String> {
     stand(&Scenario::of(seed, wrong), seed, None)
 }
 
-/// Plays a scenario to its end, also when the program falls over on the way.
+/// Plays a scenario to its end, even if the program panics on the way.
 ///
 /// # Errors
-/// Tells the law that it breaks; that nothing falls over is one of them.
+/// Returns the law that it breaks; that nothing panics is one of them.
 pub fn stand(scenario: &Scenario, seed: u64, diary: Option<&mut Vec<String>>) -> Result<Told, String> {
-    // The diary is only ever added to; what there was of the world is gone.
+    // The log is only ever appended to; the world itself is dropped.
     let played = catch_unwind(AssertUnwindSafe(|| play(scenario, seed, diary)));
     played.unwrap_or_else(|fall| {
         let words = fall.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| fall.downcast_ref::<&str>().copied());
-        Err(format!("the program fell over: {}", words.unwrap_or("it did not say why")))
+        Err(format!("the program panicked: {}", words.unwrap_or("no message")))
     })
 }

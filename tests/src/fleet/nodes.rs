@@ -1,4 +1,4 @@
-//! What nodes do: they ask for records, heed them, write down where they stand, act and look; as the watchdog's loop does it.
+//! The actions of nodes: they poll records, follow them, save their state, act and check, like the watchdog's loop.
 
 use std::rc::Rc;
 
@@ -13,11 +13,11 @@ use super::queue::{Job, What};
 use super::scenario::{MINUTE, Release, SECOND, Wrong};
 use super::world::World;
 
-/// How often a node asks while it is part of no rollout, and at least reports.
+/// How often a node polls while it is in no rollout; it also reports at least this often.
 pub(super) const IDLE: i64 = 60 * SECOND;
-/// How often a node looks at what it runs.
+/// How often a node checks its running version.
 pub(super) const LOOK: i64 = SOAK_CHECK_INTERVAL.as_millis() as i64;
-/// So many polls in a row without its record tell a node that its rollout is gone.
+/// After this many polls in a row without its record, a node treats its rollout as deleted.
 const GONE: u32 = 2;
 
 impl World<'_> {
@@ -48,13 +48,13 @@ impl World<'_> {
         if due {
             self.say(n);
         }
-        // Its moment may have come, and what could not be written down may be now.
+        // Its time may have come, and unsaved state may be saved now.
         if is_waiting || !self.hosts[n].again.is_empty() {
             self.heed(n);
         }
     }
 
-    /// A node reports; that, or the answer, may get lost.
+    /// A node reports; the report, or the answer, may get lost.
     fn say(&mut self, n: usize) {
         let comes = self.within(self.scenario.delay);
         let host = &mut self.hosts[n];
@@ -69,7 +69,7 @@ impl World<'_> {
         self.hosts[n].unsaid = lost || self.dice.borrow_mut().per_mille(loss);
     }
 
-    /// A node takes over the records that there are. What cannot be read now was read before, and counts as it was.
+    /// A node takes over the present records. A record that cannot be read now keeps its last known content.
     pub(super) fn take_over(&mut self, n: usize, life: u32, found: &Rc<Found>) {
         let now = self.now;
         let host = &mut self.hosts[n];
@@ -101,12 +101,12 @@ impl World<'_> {
         self.heed(n);
     }
 
-    /// A node does what is left to do, then what its records ask.
+    /// A node finishes pending work, then does what its records require.
     fn heed(&mut self, n: usize) {
         let life = self.hosts[n].life;
         for answer in std::mem::take(&mut self.hosts[n].again) {
             self.happen(n, answer);
-            // It fell meanwhile.
+            // It lost power in the meantime.
             if self.hosts[n].life != life {
                 return;
             }
@@ -123,16 +123,16 @@ impl World<'_> {
         let host = &self.hosts[n];
         let begins = host.past.begun.len() > begun;
         let broken = if begins && record.mode == RolloutMode::Clock && newest > Some(place) {
-            Some(format!("{}: it begins {} by the clock although it took a newer one", host.id, record.id))
+            Some(format!("{}: it starts {} in clock mode although it took a newer one", host.id, record.id))
         } else if (begins || switches && host.node.is_unconfirmed()) && host.past.ended.contains(&place) {
-            Some(format!("{}: it begins although the end was asked for", host.id))
+            Some(format!("{}: it starts although an abort was requested", host.id))
         } else {
             None
         };
         self.broken = self.broken.take().or(broken);
     }
 
-    /// What the records ask of a node, and which.
+    /// What the records require from a node, and which record.
     fn asked(&mut self, n: usize) -> Option<(Rc<RolloutRecord>, NodeEvent)> {
         let host = &self.hosts[n];
         let records = match (host.node.current_rollout(), host.component) {
@@ -140,7 +140,7 @@ impl World<'_> {
                 host.records.iter().filter(|record| record.id == *rollout).cloned().collect()
             }
             (None, Component::Agent) => host.records.clone(),
-            // Runs of states go by one record: the newest that is not over.
+            // Runs of states follow one record: the newest that has not ended.
             (None, Component::States) => {
                 let open = host.records.iter().find(|record| !record.state.is_final());
                 open.or_else(|| host.records.first()).cloned().into_iter().collect::<Vec<_>>()
@@ -163,7 +163,7 @@ impl World<'_> {
         None
     }
 
-    /// What a node makes of a record that minds the rules less than it should.
+    /// The reaction of a node that breaks a rule on purpose.
     fn misread(&mut self, n: usize, record: &Rc<RolloutRecord>) -> Option<Rc<RolloutRecord>> {
         let is_ending = matches!(record.state, RolloutStatus::Aborting | RolloutStatus::Aborted);
         let host = &mut self.hosts[n];
@@ -204,7 +204,7 @@ impl World<'_> {
         Some(Rc::new(seen))
     }
 
-    /// An event happens to a node: it is written down, then done. Power may fail before, between and after.
+    /// An event happens to a node: it is saved, then done. Power may fail before, between and after.
     pub(super) fn happen(&mut self, n: usize, event: NodeEvent) {
         if self.fails(n) {
             return;
@@ -259,7 +259,7 @@ impl World<'_> {
         self.queue.at(self.now + soon, What::Done(n, host.life, host.job, job));
     }
 
-    /// What a node did comes to its end.
+    /// An action of a node ends.
     pub(super) fn done(&mut self, n: usize, life: u32, job: u32, done: Job) {
         let is_stuck = self.scenario.power > 0 && !self.is_calm() && self.dice.borrow_mut().per_mille(100);
         let is_blind = self.scenario.wrong == Wrong::Blind;
@@ -306,7 +306,7 @@ impl World<'_> {
             }
         };
         self.happen(n, event);
-        // It goes on at once with what it knows, however old that is.
+        // It continues at once with what it knows, however old that is.
         if self.hosts[n].life == life {
             self.heed(n);
         }
@@ -358,7 +358,7 @@ impl World<'_> {
         host.is_up = true;
         host.life += 1;
         host.unsaid = true;
-        // What is being applied is switched to once more; all else is started as it is.
+        // A version that is being applied is switched to again; everything else is started as it is.
         if !matches!(host.node.phase, NodePhase::Applying { .. }) {
             host.slot = host.node.current_version().to_owned();
         }

@@ -1,4 +1,4 @@
-//! What is going to happen, the nearest first; what comes at the same time comes in the order that it was said in.
+//! The event queue, the nearest event first; events at the same time keep the order in which they were added.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -9,52 +9,52 @@ use zagent_rollout::report::NodeReport;
 
 use super::board::Found;
 
-/// What is going to happen.
+/// A future event.
 #[derive(Debug)]
 pub enum What {
-    /// A node asks for the record, in that life.
+    /// A node polls the records, in that boot.
     Poll(usize, u32),
-    /// The records come.
+    /// The records arrive.
     Told(usize, u32, Rc<Found>),
-    /// A node looks at what it runs.
+    /// A node checks its running version.
     Look(usize, u32),
-    /// What a node does comes to its end.
+    /// An action of a node ends.
     Done(usize, u32, u32, Job),
-    /// A report comes to the board.
+    /// A report arrives at the board.
     Heard(usize, u64, Box<NodeReport>),
     /// A driver takes its turn, in that life.
     Turn(usize, u32),
-    /// Trouble of that number.
+    /// The disturbance with that number.
     Befalls(usize),
-    /// The rollout of that number begins.
+    /// The rollout with that number starts.
     Begins(usize),
-    /// The record of that number is there again, and can be read.
+    /// The record with that number is readable again.
     Shows(usize),
     /// A node has power again.
     Up(usize),
-    /// A driver is there again.
+    /// A driver returns.
     DriverUp(usize),
-    /// All is looked at.
+    /// Everything is checked.
     Check,
-    /// Trouble ends.
+    /// Disturbances end.
     Calm,
 }
 
-/// What a node does.
+/// An action of a node.
 #[derive(Debug)]
 pub enum Job {
     /// It fetches.
     Fetch(String),
-    /// It switches, which takes so long.
+    /// It switches, which takes this long.
     Flip(String, i64),
-    /// The new one is there.
+    /// The new version is installed.
     Applied,
     /// It switches back.
     Back(String),
 }
 
 impl What {
-    /// One line for a diary; nothing for what happens all the time.
+    /// One line for the log; nothing for frequent events.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         match self {
@@ -99,7 +99,7 @@ impl Ord for Soon {
     }
 }
 
-/// What is going to happen.
+/// The future events.
 #[derive(Default)]
 pub struct Queue {
     heap: BinaryHeap<Reverse<Soon>>,
@@ -107,13 +107,13 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Something happens at a moment.
+    /// Adds an event at a moment.
     pub fn at(&mut self, moment: i64, what: What) {
         self.count += 1;
         self.heap.push(Reverse(Soon(moment, self.count, what)));
     }
 
-    /// What comes next, and when.
+    /// The next event, and its time.
     pub fn pop(&mut self) -> Option<(i64, What)> {
         self.heap.pop().map(|Reverse(Soon(moment, _, what))| (moment, what))
     }

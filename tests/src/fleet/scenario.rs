@@ -1,107 +1,107 @@
-//! A seed in, a fleet and all that befalls it out.
+//! A seed in, a fleet and everything that happens to it out.
 
 use zagent_rollout::record::{Component, RolloutMode};
 
 use super::dice::Dice;
 use super::host::FIRST;
 
-/// A second, in the milliseconds that virtual time is counted in.
+/// A second, in the milliseconds of virtual time.
 pub const SECOND: i64 = 1000;
 /// A minute.
 pub const MINUTE: i64 = 60 * SECOND;
 /// An hour.
 pub const HOUR: i64 = 60 * MINUTE;
 
-/// How a version does on one node.
+/// How a version behaves on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// It works.
     Good,
-    /// It ends at once, hangs or never becomes ready: a look cannot tell them apart.
+    /// It exits at once, hangs or never becomes ready: a check cannot distinguish them.
     Bad,
-    /// It becomes unready so long after it was applied.
+    /// It becomes unready this long after it was applied.
     GoesBad(i64),
-    /// What was fetched is not what was released.
+    /// The fetched file is not what was released.
     Corrupt,
     /// It cannot be switched to.
     Unappliable,
-    /// The host goes down whenever it is applied.
+    /// The host crashes whenever it is applied.
     Fells,
 }
 
 impl Release {
-    /// True when nobody may ever keep it: whatever the soak, a look finds out.
+    /// True when no node may ever confirm it: a check detects it with any soak.
     #[must_use]
     pub const fn is_broken(self) -> bool {
         !matches!(self, Self::Good | Self::GoesBad(_))
     }
 }
 
-/// What people ask of a rollout.
+/// An operator's request for a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// To wait.
+    /// Pause.
     Pause,
-    /// To go on.
+    /// Resume.
     Resume,
-    /// To end.
+    /// Abort.
     Abort,
 }
 
-/// Something that goes wrong, or that somebody does.
+/// A disturbance: a failure, or an action of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// A node loses power for so long.
+    /// A node loses power for this long.
     Crash(usize, i64),
-    /// A node is never seen again.
+    /// A node is lost for good.
     Vanish(usize),
-    /// A node cannot reach the board for so long.
+    /// A node cannot reach the board for this long.
     Cut(usize, i64),
     /// A node's clock is set.
     Clock(usize, i64),
-    /// A node's disk takes no more for so long.
+    /// A node's disk is full for this long.
     Full(usize, i64),
-    /// A node may not switch for so long: no maintenance window is open.
+    /// A node may not switch for this long: no maintenance window is open.
     Hold(usize, i64),
-    /// Somebody on a host goes back.
+    /// Someone on a host rolls back.
     GoBack(usize),
-    /// A driver ends, and comes again after so long.
+    /// A driver stops, and returns after this time.
     DriverCrash(usize, Option<i64>),
-    /// A driver cannot reach the board for so long.
+    /// A driver cannot reach the board for this long.
     DriverCut(usize, i64),
     /// A driver's clock is set.
     DriverClock(usize, i64),
-    /// A second program drives although one does.
+    /// A second program drives although one already does.
     Drive(usize),
-    /// An operator asks it of the rollout of that number, counted from the newest.
+    /// An operator's request for the rollout with that number, counted from the newest.
     Asked(usize, Ask),
-    /// An operator asks between a driver's look and its write.
+    /// An operator's request between a driver's read and its write.
     Races(Ask),
-    /// The record of that number, counted from the newest, is not there for so long; without a length for good.
+    /// The record with that number, counted from the newest, is missing for this long; without a duration, permanently.
     Gone(usize, Option<i64>),
-    /// The record of that number, counted from the newest, cannot be read for so long.
+    /// The record with that number, counted from the newest, cannot be read for this long.
     Unread(usize, i64),
 }
 
-/// A rule that is broken on purpose, to see that it is noticed.
+/// A rule that is broken on purpose, to test that the simulation detects it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wrong {
     /// None.
     #[default]
     Nothing,
-    /// Nodes do not mind their deadline.
+    /// Nodes ignore their deadline.
     NoDeadline,
     /// Nodes give themselves a thousand times as long as they have.
     Patient,
     /// Nodes do not wait for their turn.
     NoTurns,
-    /// Nodes throw the old version away when they switch.
+    /// Nodes delete the old version when they switch.
     ForgetsOld,
-    /// Nodes go back in words only.
+    /// Nodes report a rollback without doing it.
     StaysPut,
-    /// Nodes do not mind that a rollout was aborted.
+    /// Nodes ignore that a rollout was aborted.
     DeafToAbort,
-    /// Nodes give up what was confirmed when a rollout is aborted.
+    /// Nodes roll back a confirmed version when a rollout is aborted.
     GivesUp,
     /// Nodes try what they rejected.
     Forgiving,
@@ -109,17 +109,17 @@ pub enum Wrong {
     Blind,
     /// Nodes forget which rollouts have ended on them.
     Forgetful,
-    /// Nodes take up a rollout by the clock although they took a newer one.
+    /// Nodes start a clock-mode rollout although they took a newer one.
     Backward,
-    /// Nodes never switch by the clock.
+    /// Nodes never switch in clock mode.
     Hesitant,
     /// The driver does not count failures.
     NoMaxFailed,
     /// The driver never writes that an abort is done.
     NeverAborted,
-    /// The driver takes every node that soaks for confirmed.
+    /// The driver counts every soaking node as confirmed.
     Credulous,
-    /// The program falls over.
+    /// The program panics.
     Falls,
 }
 
@@ -128,64 +128,64 @@ pub enum Wrong {
 pub struct Wave {
     /// The version.
     pub to: &'static str,
-    /// True when it is meant although it was rejected, or is older.
+    /// True to accept a rejected or older version.
     pub anyway: bool,
-    /// Who says when.
+    /// The mode.
     pub mode: RolloutMode,
-    /// So long after the one before began; without it, once that one is over.
+    /// The delay after the start of the previous one; without it, after its end.
     pub follows: Option<i64>,
 }
 
-/// A fleet and all that befalls it.
+/// A fleet and everything that happens to it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// What is rolled out.
+    /// The component.
     pub component: Component,
-    /// Nodes a batch.
+    /// Nodes per batch.
     pub batch: usize,
-    /// Nodes that go first.
+    /// Number of canaries.
     pub canaries: usize,
-    /// Seconds that nodes prove themselves.
+    /// Seconds that nodes soak.
     pub soak: u64,
     /// Seconds between batches.
     pub pause: u64,
-    /// So many failures end it.
+    /// Abort after this number of failures.
     pub max_failed: usize,
-    /// So many silent nodes are passed over.
+    /// This number of silent nodes is allowed.
     pub max_silent: usize,
-    /// How the versions do on each node; the one that all begin with works.
+    /// How the versions behave on each node; the initial one works.
     pub releases: Vec<(&'static str, Vec<Release>)>,
     /// The rollouts.
     pub waves: Vec<Wave>,
-    /// Messages of a thousand that get lost.
+    /// Lost messages per thousand.
     pub loss: u64,
-    /// Answers of a thousand that are older than the board.
+    /// Stale answers per thousand.
     pub stale: u64,
-    /// How often a node asks while it is part of a rollout.
+    /// How often a node polls while it is part of a rollout.
     pub poll: i64,
-    /// The longest that a message takes.
+    /// The longest delay of a message.
     pub delay: i64,
-    /// The longest that a download takes.
+    /// The longest download.
     pub download: i64,
-    /// The longest that a switch takes.
+    /// The longest switch.
     pub switch: i64,
-    /// How often of a thousand a node loses power while it does something.
+    /// How many times in a thousand a node loses power during an action.
     pub power: u64,
-    /// Drivers.
+    /// Number of drivers.
     pub drivers: usize,
-    /// True when they go by one name.
+    /// True when they have the same id.
     pub same_name: bool,
-    /// What happens when.
+    /// The disturbances and their times.
     pub troubles: Vec<(i64, Trouble)>,
-    /// When trouble ends, and whoever can comes back.
+    /// When disturbances end, and everything that can return does.
     pub calm: i64,
-    /// True when no driver comes back.
+    /// True when no driver returns.
     pub abandoned: bool,
-    /// What is broken on purpose.
+    /// The rule that is broken on purpose.
     pub wrong: Wrong,
-    /// True when records and reports are kept as text.
+    /// True when records and reports are stored as text.
     pub as_text: bool,
 }
 
@@ -234,7 +234,7 @@ impl Scenario {
         scenario
     }
 
-    /// A large fleet that meets with little trouble.
+    /// A large fleet with few disturbances.
     #[must_use]
     pub fn large(nodes: usize) -> Self {
         let vanish = |n: usize| (MINUTE, Trouble::Vanish(nodes / 2 + n));
@@ -269,14 +269,14 @@ impl Scenario {
         }
     }
 
-    /// How a version does on a node.
+    /// How a version behaves on a node.
     #[must_use]
     pub fn release(&self, version: &str, node: usize) -> Release {
         let known = self.releases.iter().find(|(name, _)| *name == version);
         known.map_or(Release::Good, |(_, all)| all[node])
     }
 
-    /// True when nothing goes wrong by itself and nobody interferes.
+    /// True when there are no disturbances.
     #[must_use]
     pub const fn is_quiet(&self) -> bool {
         self.troubles.is_empty() && self.loss == 0 && self.stale == 0 && self.power == 0 && !self.abandoned
@@ -289,7 +289,7 @@ impl Scenario {
         self.switch + 3 * (self.poll + self.delay) + soak <= (3 * soak).max(300_000)
     }
 
-    /// True when some rollout goes by the clock.
+    /// True when some rollout is in clock mode.
     #[must_use]
     pub fn has_clocks(&self) -> bool {
         self.waves.iter().any(|wave| wave.mode == RolloutMode::Clock)
@@ -304,8 +304,8 @@ fn releases(dice: &mut Dice, nodes: usize) -> Vec<Release> {
     (0..nodes).map(|_| if dice.per_mille(bad) { kind } else { Release::Good }).collect()
 }
 
-/// One rollout mostly, and several of every kind: the same again, another, back to what was before; one after the other or one
-/// beside the other; by a driver or by the clock.
+/// Mostly one rollout, and several of every kind: the same again, another, back to the previous version; one after the
+/// other or in parallel; with a driver or in clock mode.
 fn waves(dice: &mut Dice) -> Vec<Wave> {
     let (by_clock, beside) = (dice.pick(&[0, 0, 0, 500, 1000]), dice.pick(&[0, 500]));
     let mut wave = |to, anyway| Wave {
@@ -318,7 +318,7 @@ fn waves(dice: &mut Dice) -> Vec<Wave> {
     let (again, back) = (wave("2.0", false), wave(FIRST, true));
     let anyway = dice.per_mille(300);
     match dice.count(0, 7) {
-        // The same again: what was rejected is not tried, unless it is meant.
+        // The same again: a rejected version is not tried without `anyway`.
         0 => vec![first, Wave { anyway, ..again }],
         1 | 2 => vec![first, second],
         3 => vec![first, back],

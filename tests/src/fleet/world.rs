@@ -15,24 +15,24 @@ use super::nodes::LOOK;
 use super::queue::{Queue, What};
 use super::scenario::{SECOND, Scenario, Wrong};
 
-/// How a history went.
+/// The result of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Events.
     pub events: u64,
     /// Seconds of virtual time.
     pub seconds: i64,
-    /// How each rollout ended.
+    /// The result of each rollout.
     pub ends: Vec<RolloutStatus>,
-    /// Nodes that kept the version of the last rollout.
+    /// Nodes that confirmed the version of the last rollout.
     pub confirmed: usize,
     /// Records written.
     pub writes: u64,
-    /// How many ran at once, at most, what nobody had confirmed.
+    /// The maximum number of nodes with an unconfirmed version at the same time.
     pub most: usize,
 }
 
-/// A program that drives.
+/// A driver.
 pub(super) struct Pilot {
     pub(super) name: String,
     pub(super) is_alive: bool,
@@ -40,7 +40,7 @@ pub(super) struct Pilot {
     pub(super) off: i64,
     pub(super) cut: i64,
     pub(super) driving: Vec<RolloutId>,
-    /// When it last looked for rollouts that nobody drives.
+    /// When it last looked for rollouts without a driver.
     pub(super) looked: Option<i64>,
 }
 
@@ -53,19 +53,19 @@ pub(super) struct World<'s> {
     pub(super) board: RefCell<Board>,
     pub(super) hosts: Vec<Host>,
     pub(super) drivers: Vec<Pilot>,
-    /// When the last rollout began.
+    /// When the last rollout started.
     pub(super) begun: i64,
-    /// How many run, of each rollout, what nobody confirmed.
+    /// How many nodes run an unconfirmed version, per rollout.
     pub(super) unconfirmed: Vec<usize>,
     pub(super) told: Told,
     pub(super) broken: Option<String>,
     pub(super) diary: Option<&'s mut Vec<String>>,
 }
 
-/// Plays a scenario to its end. With a diary, every event is written into it.
+/// Plays a scenario to its end. With a log, every event is written to it.
 ///
 /// # Errors
-/// Tells the law that it breaks.
+/// Returns the law that it breaks.
 pub fn play(scenario: &Scenario, seed: u64, diary: Option<&mut Vec<String>>) -> Result<Told, String> {
     let pilot = |n: usize| Pilot {
         name: if scenario.same_name { "driver".into() } else { format!("driver-{n}") },
@@ -126,7 +126,7 @@ impl World<'_> {
         (self.told.seconds, self.told.writes) = (self.now / SECOND, self.board.borrow().writes);
     }
 
-    /// Writes a line into the diary, if there is one.
+    /// Writes a line to the log, if there is one.
     pub(super) fn write(&mut self, words: &str) {
         let seconds = self.now as f64 / 1000.0;
         self.diary.iter_mut().for_each(|diary| diary.push(format!("{seconds:>9.1} {words}")));
@@ -175,10 +175,10 @@ impl World<'_> {
         }
     }
 
-    /// A rollout begins.
+    /// A rollout starts.
     pub(super) fn begin(&mut self, place: usize) {
         let record = self.record(place);
-        assert!(self.scenario.wrong != Wrong::Falls || place == 0, "it falls over");
+        assert!(self.scenario.wrong != Wrong::Falls || place == 0, "it panics on purpose");
         self.begun = self.now;
         self.unconfirmed.push(0);
         self.board.borrow_mut().begin(record);
@@ -222,7 +222,7 @@ impl World<'_> {
         record
     }
 
-    /// Minds the laws after something happened to a node.
+    /// Checks the laws after something happened to a node.
     pub(super) fn note(&mut self, n: usize) {
         let scenario = self.scenario;
         let host = &mut self.hosts[n];

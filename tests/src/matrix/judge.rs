@@ -1,4 +1,4 @@
-//! A row and a container in, a verdict out: fresh, tried, applied, applied again, disturbed, tried, mended, reverted.
+//! A row and a container in, a verdict out: fresh, tested, applied, applied again, modified, tested, fixed, reverted.
 
 use std::time::Duration;
 
@@ -7,51 +7,51 @@ use serde_json::Value;
 use super::{Expected, Row};
 use crate::container::{Node, program};
 
-/// What a script of a row may take: it may install packages.
+/// The time limit of a script of a row: it may install packages.
 const SCRIPT: Duration = Duration::from_secs(300);
-/// What a run of the agent may take.
+/// The time limit of a run of the agent.
 const RUN: Duration = Duration::from_secs(300);
 
-/// What became of one step.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// As it should be.
+    /// As expected.
     Good,
-    /// It cannot be told beforehand, and the row says so.
+    /// It cannot be predicted, and the row says so.
     Unknown,
-    /// There is no such step.
+    /// The step does not apply.
     None,
     /// It was not reached.
     Left,
-    /// Not as it should be, and why.
+    /// Not as expected, and why.
     Bad(String),
 }
 
-/// What became of a row: a cell a step.
+/// The result of a row: one cell per step.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The row.
     pub row: Row,
-    /// Tried, applied, applied again, tried after a drift, mended, reverted.
+    /// Tested, applied, applied again, tested after a drift, fixed, reverted.
     pub cells: [Cell; 6],
 }
 
 impl Verdict {
-    /// What went wrong.
+    /// The error.
     #[must_use]
     pub fn fault(&self) -> Option<&str> {
         self.cells.iter().find_map(|cell| if let Cell::Bad(why) = cell { Some(why.as_str()) } else { None })
     }
 }
 
-/// A container for rows; another one when a row has left something behind.
+/// A container for rows; a new one after a row that left something behind.
 #[derive(Debug, Default)]
 pub struct Bench {
     node: Option<Node>,
 }
 
 impl Bench {
-    /// Puts a row to the test.
+    /// Runs a row.
     pub fn judge(&mut self, row: &Row) -> Verdict {
         let mut cells = [const { Cell::Left }; 6];
         if !row.skip.is_empty() {
@@ -68,7 +68,7 @@ impl Bench {
                 false
             }
         };
-        // What is put back leaves the container fresh for the next row.
+        // A revert leaves the container fresh for the next row.
         if clean && row.reverted.is_some() {
             self.node = Some(node);
         }
@@ -100,7 +100,7 @@ impl Trial<'_> {
         if let Some(drift) = &row.drift {
             self.script("drift", drift).map_err(|e| (3, e))?;
             if self.script("right", &row.right).is_ok() {
-                return Err((3, "`right` holds after the drift".into()));
+                return Err((3, "`right` succeeds after the drift".into()));
             }
             cells[3] = self.trial().map_err(|e| (3, e))?;
             last = self.changes().map_err(|e| (4, e))?;
@@ -113,7 +113,7 @@ impl Trial<'_> {
             return Ok(());
         };
         self.revert(&last).map_err(|e| (5, e))?;
-        // A drift is put back as a drift was found; what was there before is the matter of the first run.
+        // The revert restores the drifted value; the initial value is for the first run.
         if self.script("reverted", reverted).is_err() && last != first {
             self.revert(&first).map_err(|e| (5, e))?;
         }
@@ -164,13 +164,13 @@ impl Trial<'_> {
         states.into_iter().flatten().filter(|(tag, _)| is_own(tag)).map(|(_, state)| state).collect()
     }
 
-    /// A dry run says what the row expects.
+    /// A dry run predicts what the row expects.
     fn trial(&self) -> Result<Cell, String> {
         let (_, report) = self.apply(true)?;
         let own = self.own(&report);
         let any = |claim: &dyn Fn(&Value) -> bool| own.iter().any(|state| claim(state));
         let unknown = any(&|s| s["details"]["unknown"] == true);
-        // Some functions of Salt's name no changes in a dry run: the result alone tells.
+        // Some Salt functions list no changes in a dry run: only the result counts.
         let changes = any(&|s| s["result"].is_null() || has_changes(s));
         match (self.row.expected, self.row.foreseen) {
             (Expected::Change, true) if changes && !unknown => Ok(Cell::Good),
@@ -181,7 +181,7 @@ impl Trial<'_> {
         }
     }
 
-    /// A run does what the row expects; gives its number.
+    /// A run does what the row expects; returns its run id.
     fn changes(&self) -> Result<String, String> {
         let (code, report) = self.apply(false)?;
         let own = self.own(&report);

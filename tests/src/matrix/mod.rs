@@ -1,4 +1,4 @@
-//! The matrix of states: rows of tests/matrix in, for each of them what became of it in a container out.
+//! The state matrix: rows of tests/matrix in, their results in a container out.
 
 mod judge;
 mod page;
@@ -10,7 +10,7 @@ pub use row::{Expected, Row, read};
 
 use std::path::PathBuf;
 
-/// Where the rows are, one file a module.
+/// The directory of the rows, one file per module.
 #[must_use]
 pub fn dir() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/matrix"))

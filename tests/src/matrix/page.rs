@@ -1,4 +1,4 @@
-//! Verdicts in, the page of the book out.
+//! Verdicts in, the documentation page out.
 
 use std::fmt::Write;
 
@@ -6,9 +6,9 @@ use super::{Cell, Verdict};
 
 const HEAD: &str = "# Every state in a container\n\n\
 Each row is a state function on a Debian 12 with real systemd: a dry run on a fresh host (**test**), a run (**fresh**), a second \
-run that changes nothing (**right**), a dry run after somebody has disturbed it (**drift: test**), a run that mends it \
-(**drift**), and `zagent run --revert` (**revert**). `unknown` stands where a dry run says that it cannot tell, `–` where there is no such \
-thing; the last column says why. `just docs-matrix` writes this page, from the rows in `tests/matrix`.\n\n\
+run that changes nothing (**right**), a dry run after the host was modified outside zagent (**drift: test**), a run that fixes \
+it (**drift**), and `zagent run --revert` (**revert**). `unknown` means that the dry run cannot predict the result, `–` that the \
+step does not apply; the last column gives the reason. `just docs-matrix` writes this page from the rows in `tests/matrix`.\n\n\
 | state | | test | fresh | right | drift: test | drift | revert | why |\n|---|---|---|---|---|---|---|---|---|\n";
 
 /// The page.
@@ -35,7 +35,7 @@ fn word(cell: &Cell) -> &'static str {
     }
 }
 
-/// One line that ends no cell.
+/// One line that does not break the table.
 fn plain(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.replace('|', "\\|").replace('<', "&lt;").chars().take(300).collect()

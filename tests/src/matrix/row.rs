@@ -1,4 +1,4 @@
-//! A file of rows in, the rows out; what is not understood is told with its place.
+//! A file of rows in, the rows out; errors have their position.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use serde_yaml::{Mapping, Value};
 
 use super::dir;
 
-/// What a state does on the host that its row sets up.
+/// What a state does on the host that its row prepares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// It changes the host once.
     Change,
-    /// It has nothing to do, ever.
+    /// It never has anything to do.
     Nothing,
     /// It fails, and changes nothing.
     Failure,
@@ -24,25 +24,25 @@ pub struct Row {
     pub file: String,
     /// The function, such as `file.managed`.
     pub state: String,
-    /// What is special here.
+    /// What is special in this row.
     pub title: String,
-    /// Makes the host fresh.
+    /// Prepares the host.
     pub setup: String,
-    /// The tree's only SLS.
+    /// The only SLS of the tree.
     pub sls: String,
-    /// Ends well when the host is as desired.
+    /// Succeeds when the host is in the desired state.
     pub right: String,
-    /// Disturbs it; nothing when there is no such thing.
+    /// Causes a drift; empty when there is none.
     pub drift: Option<String>,
-    /// Ends well when a revert has put it back; nothing when it cannot be.
+    /// Succeeds when a revert has restored the host; empty when it cannot.
     pub reverted: Option<String>,
     /// Why there is no drift, no revert or a change each time.
     pub why: String,
-    /// A dry run can tell the change.
+    /// A dry run can predict the change.
     pub foreseen: bool,
-    /// What comes of a run.
+    /// The result of a run.
     pub expected: Expected,
-    /// The second run changes something, too.
+    /// The second run also changes something.
     pub restless: bool,
     /// Why it cannot run in a container.
     pub skip: String,
@@ -66,7 +66,7 @@ const KEYS: [&str; 12] = [
 /// All rows, by file.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// Returns all errors in them.
 pub fn read() -> Result<Vec<Row>, Vec<String>> {
     let mut files: Vec<_> = fs::read_dir(dir()).map_err(|e| vec![e.to_string()])?.flatten().collect();
     files.sort_by_key(fs::DirEntry::file_name);
@@ -93,13 +93,13 @@ pub fn read() -> Result<Vec<Row>, Vec<String>> {
 
 fn row(file: &str, map: &Mapping) -> Result<Row, String> {
     if let Some(odd) = map.keys().find(|k| !k.as_str().is_some_and(|k| KEYS.contains(&k))) {
-        return Err(format!("what is {odd:?}?"));
+        return Err(format!("unknown key {odd:?}"));
     }
     let text = |key: &str| match map.get(key) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Bool(word)) => Ok(if *word { "yes" } else { "no" }.to_owned()),
-        Some(other) => Err(format!("`{key}` is no text: {other:?}")),
+        Some(other) => Err(format!("`{key}` is not a text: {other:?}")),
     };
     let one_of = |key: &str, words: &[&str]| {
         let found = text(key)?;
@@ -110,7 +110,7 @@ fn row(file: &str, map: &Mapping) -> Result<Row, String> {
     let expected = [Expected::Change, Expected::Nothing, Expected::Failure]
         [one_of("expect", &["change", "none", "failure"])?];
     let (sls, why) = (text("sls")?, text("why")?);
-    // A row that only says why.
+    // A row that only gives a reason.
     let skip = if sls.is_empty() { why.clone() } else { text("skip")? };
     let row = Row {
         file: file.to_owned(),
@@ -137,7 +137,7 @@ fn row(file: &str, map: &Mapping) -> Result<Row, String> {
         }
         () if row.right.is_empty() => return Err(format!("{}: `right` is missing", row.state)),
         () if expected == Expected::Change && is_bare && row.why.is_empty() => {
-            return Err(format!("{}: no drift, no revert or no rest, and no `why`", row.state));
+            return Err(format!("{}: no drift, no revert or a change each time, and no `why`", row.state));
         }
         () => {}
     }

@@ -1,4 +1,4 @@
-//! Two sides in, in what they differ out, a line each.
+//! Two sides in, their differences out, one per line.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::Side;
 
-/// How well a dry run told what a run did.
+/// How well a dry run predicted a run.
 #[derive(Clone, Debug, Default)]
 pub struct Foresight {
-    /// States of which it told rightly that they would change, or would not.
+    /// States whose change was predicted correctly.
     pub right: usize,
-    /// Those of which it said that nobody can tell: why, and what came.
+    /// States that were reported as unknown: why, and what happened.
     pub unknown: Vec<String>,
-    /// What it told wrongly.
+    /// Wrong predictions.
     pub wrong: Vec<String>,
 }
 
-/// What was left, compared.
+/// The remaining files and settings, compared.
 #[must_use]
 pub fn compare(salt: &Side, zagent: &Side) -> Vec<String> {
     let mut lines = Vec::new();
@@ -51,7 +51,7 @@ pub fn results(salt: &Side, zagent: &Side) -> Vec<String> {
     lines
 }
 
-/// What the dry run told, and what the run did.
+/// The dry run and the run, compared.
 #[must_use]
 pub fn foresight(zagent: &Side) -> Foresight {
     let mut sum = Foresight::default();

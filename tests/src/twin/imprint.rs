@@ -1,6 +1,7 @@
-//! A container in, what somebody did to it out: files, packages, units, accounts.
+//! A container in, all modifications to it out: files, packages, units, accounts.
 //!
-//! Law: what differs between two hosts by itself (keys, times, numbers of accounts, caches) is left out here, not excused later.
+//! Law: everything that always differs between two hosts (keys, times, account numbers, caches) is excluded here, not
+//! explained later.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::container::Node;
 
-/// Below these nothing is looked at: caches, logs, the books of other programs, and what the test put there.
+/// Excluded directories: caches, logs, the databases of other programs, and files of the test.
 const BLIND: &[&str] = &[
     "/dev",
     "/proc",
@@ -71,9 +72,9 @@ const BLIND: &[&str] = &[
     "/var/.updated",
     "/var/lib/snmp/snmpd.conf",
 ];
-/// Below these it counts that a file is there and whose it is; what stands in it is a program's own.
+/// Directories in which only the existence and the owner of a file count; its content belongs to a program.
 const SHALLOW: &[&str] = &["/srv", "/var/lib", "/var/spool/postfix", "/var/spool/exim4", "/usr"];
-/// Units that come and go by themselves.
+/// Units that start and stop by themselves.
 const FLEETING: &[&str] = &[
     "systemd-",
     "apt-daily",
@@ -101,7 +102,7 @@ const FLEETING: &[&str] = &[
 ];
 const TEXT: u64 = 64 * 1024;
 
-/// What was done to it since the Debian was made.
+/// The modifications since the image was built.
 #[must_use]
 pub fn imprint(node: &Node) -> Value {
     let passwd = node.text("/etc/passwd");
@@ -117,7 +118,7 @@ struct Walk {
     users: BTreeMap<u32, String>,
     groups: BTreeMap<u32, String>,
     packaged: HashSet<String>,
-    /// What the test put there; the directories above were made for it.
+    /// Files of the test; the directories above were created for them.
     bound: Vec<String>,
 }
 
@@ -140,7 +141,7 @@ impl Walk {
             } else {
                 content(&entry.path(), &meta, is_shallow)
             };
-            // A directory at the top is the Debian's own.
+            // A top-level directory belongs to the image.
             if !is_made && !self.is_packaged(&path) && shown.len() + usize::from(!meta.is_dir()) > 0 {
                 files.insert(path.clone(), self.tell(&meta, told));
             }
@@ -150,9 +151,9 @@ impl Walk {
         }
     }
 
-    /// A package brought it; what it brought to /etc belongs to people, too.
+    /// A package installed it; files that packages install in /etc belong to people, too.
     fn is_packaged(&self, path: &str) -> bool {
-        // Packages still name what is below /usr without it.
+        // Packages still use the path without /usr for files below it.
         let merged = ["/usr/lib", "/usr/bin", "/usr/sbin"].iter().any(|p| is_under(path, p));
         let old = if merged { &path["/usr".len()..] } else { path };
         !is_under(path, "/etc") && (self.packaged.contains(path) || self.packaged.contains(old))
@@ -175,7 +176,7 @@ impl Walk {
     }
 }
 
-/// It is that, or below it; a name that ends in `_` stands for all that begin so.
+/// The path itself, or a path below it; a name that ends in `_` is a prefix.
 fn is_under(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || above.ends_with('_'))
@@ -186,7 +187,7 @@ fn content(path: &Path, meta: &fs::Metadata, shallow: bool) -> String {
     if kind.is_symlink() {
         return format!("-> {}", fs::read_link(path).unwrap_or_default().display());
     }
-    // How an overlay tells that something of a lower layer is gone.
+    // How an overlay marks a deleted entry of a lower layer.
     if kind.is_char_device() && meta.rdev() == 0 {
         return "removed".to_owned();
     }
@@ -258,7 +259,7 @@ fn units(node: &Node) -> Value {
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let (Some(name), Some(word)) = (words.first(), words.get(at)) else { continue };
-            // What is not loaded and what is inactive is the same to whoever asks.
+            // A unit that is not loaded and an inactive one are the same.
             if FLEETING.iter().any(|f| name.starts_with(f)) || *word == "inactive" {
                 continue;
             }

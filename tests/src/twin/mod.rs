@@ -1,6 +1,6 @@
-//! A formula in, two Debians out, one left by Salt and one by zagent, and in what they differ.
+//! A formula in, two Debian hosts out, one configured by Salt and one by zagent, and their differences.
 //!
-//! What Salt leaves is recorded once and kept: it changes when the formula or its line in tests/formulas.yaml does.
+//! Salt's result is recorded once and kept: it changes when the formula or its line in tests/formulas.yaml does.
 
 mod compare;
 mod imprint;

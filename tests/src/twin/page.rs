@@ -1,34 +1,34 @@
-//! Outcomes in, the page of the book out.
+//! Outcomes in, the documentation page out.
 
 use std::fmt::Write;
 
 use super::{Foresight, Plan};
 
-/// What became of a formula.
+/// The result of a formula.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The formula.
     pub plan: Plan,
     /// How many states it has.
     pub states: usize,
-    /// States that failed here and not with Salt, or what kept it from running.
+    /// States that failed with zagent and not with Salt, or the error that stopped the run.
     pub failed: Vec<String>,
-    /// How many states fail with Salt, too.
+    /// How many states also fail with Salt.
     pub failing: usize,
-    /// States that the second run changed, and that Salt's second run left alone.
+    /// States that the second run changed, and that Salt's second run did not change.
     pub restless: Vec<String>,
-    /// How the dry run did.
+    /// The quality of the dry run.
     pub foresight: Foresight,
-    /// What is left differently, without those that have a reason.
+    /// Differences without a known reason.
     pub differences: Vec<String>,
-    /// What is left differently with a reason.
+    /// Differences with a known reason.
     pub explained: Vec<String>,
     /// Results that differ, state by state.
     pub results: Vec<String>,
 }
 
 impl Outcome {
-    /// Nothing is wrong with it.
+    /// True when there are no errors and no unexplained differences.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failed.is_empty()
@@ -39,12 +39,12 @@ impl Outcome {
 }
 
 const HEAD: &str = "# Formulas in containers\n\n\
-Each formula is applied with its `pillar.example` (and what `tests/formulas.yaml` lays over it) to a Debian 12 with real systemd, by \
-zagent and in a twin by Salt 3008.3. **converges**: every state ends as with Salt; **again**: the second run changes nothing that \
-Salt's second run does not change; **foretold**: states of which the dry run before the first run said rightly whether they would change, \
-plus those of which it said that nobody can tell; **equal**: files below /etc and elsewhere, packages, units and accounts are those that Salt leaves. \
-They run with the default schedule, and with no options but those that the table names. \
-`just formulas` writes this page.\n\n\
+Each formula is applied with its `pillar.example` (and the additions in `tests/formulas.yaml`) to a Debian 12 with real systemd: \
+by zagent, and by Salt 3008.3 in a second container. **converges**: every state has the same result as with Salt; **again**: the \
+second run changes nothing that Salt's second run does not change; **foretold**: states whose change the dry run before the \
+first run predicted correctly, plus states that it reported as unknown; **equal**: files below /etc and elsewhere, packages, \
+units and accounts are the same as with Salt. The formulas run with the default schedule, and with no options except those in \
+the table. `just formulas` writes this page.\n\n\
 | formula | SLS | states | converges | again | foretold | equal to Salt |\n|---|---|---|---|---|---|---|\n";
 
 /// The page.

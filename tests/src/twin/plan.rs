@@ -1,11 +1,11 @@
-//! The table of formulas in, what is done with each of them out.
+//! The table of formulas in, a plan for each of them out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_yaml::{Mapping, Value};
 
-/// What is done with one formula.
+/// The plan for one formula.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Its name, without `-formula`.
@@ -14,17 +14,17 @@ pub struct Plan {
     pub dir: PathBuf,
     /// What is applied.
     pub sls: Vec<String>,
-    /// Its example of a pillar is taken.
+    /// True to use its example pillar.
     pub example: bool,
-    /// Pillar that is laid over the example, as JSON: Salt reads more plain words as something else than YAML 1.2 does.
+    /// Pillar that is merged over the example, as JSON: Salt reads more plain words as other types than YAML 1.2 does.
     pub pillar: String,
-    /// Options of the run, for a formula that says what only Salt lets pass.
+    /// Options of the run, for a formula that only Salt accepts without them.
     pub options: String,
-    /// Makes the host fit for it, in the shell.
+    /// Prepares the host for it, as a shell script.
     pub setup: String,
     /// Why it cannot run here.
     pub out: String,
-    /// Differences that have a reason: a part of the line that tells them, and the reason.
+    /// Differences with a reason: a part of the difference line, and the reason.
     pub explained: Vec<(String, String)>,
 }
 
@@ -35,7 +35,7 @@ impl Plan {
         format!("{:?} {} {} {}", self.sls, self.example, self.pillar, self.setup)
     }
 
-    /// The example of a pillar that comes with it.
+    /// Its example pillar.
     #[must_use]
     pub fn example_text(&self) -> String {
         let names = ["pillar.example", "pillar.example.yaml"];
@@ -46,7 +46,7 @@ impl Plan {
 /// All formulas below a directory, by name.
 ///
 /// # Panics
-/// When the table is wrong, or names what is not there.
+/// When the table is wrong, or names something that does not exist.
 #[must_use]
 pub fn plans(dir: &Path) -> Vec<Plan> {
     let table = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/formulas.yaml")).expect("the table");

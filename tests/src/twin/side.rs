@@ -1,4 +1,4 @@
-//! A plan in, what one of the two did and left out.
+//! A plan in, the actions and the result of one side out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use super::{Plan, imprint};
 use crate::container::{Node, program};
 
-/// What an application may take.
+/// The time limit of an application.
 const LONG: Duration = Duration::from_secs(400);
 
-/// What was done and left.
+/// The actions and the result.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// The dry run, by tag; Salt is not asked for one.
+    /// The dry run, by tag; Salt runs none.
     pub trial: Value,
-    /// The results of the run, by tag; or what was said instead.
+    /// The results of the run, by tag; or the error.
     pub first: Value,
     /// Those of the second run.
     pub second: Value,
-    /// What was left.
+    /// The remaining state of the host.
     pub left: Value,
 }
 
-/// What Salt does, from the recording or, when there is none that fits, by doing it.
+/// Salt's result, from the recording or, without a matching one, from a run.
 ///
 /// # Panics
 /// When there is no recording and no Salt.
@@ -51,7 +51,7 @@ pub fn record(plan: &Plan, twins: &Path, salt: Option<&Path>) -> Side {
 
 fn by_salt(plan: &Plan, salt: &Path) -> Value {
     let salt = salt.canonicalize().expect("the directory of Salt");
-    // The interpreter comes along, so that the host stays free of Python.
+    // The interpreter is included, so that the host needs no Python.
     let python = salt.join("bin/python3").canonicalize().expect("an interpreter");
     let prefix: PathBuf = python.ancestors().nth(2).expect("a program is in PREFIX/bin").to_owned();
     let mut binds = vec![salt.display().to_string()];
@@ -78,7 +78,7 @@ fn by_salt(plan: &Plan, salt: &Path) -> Value {
     json!({ "key": plan.key(), "first": first, "left": left, "second": go() })
 }
 
-/// What zagent does.
+/// zagent's result.
 #[must_use]
 pub fn zagent(plan: &Plan) -> Side {
     let node = prepare(
@@ -125,7 +125,7 @@ fn prepare(plan: &Plan, mut binds: Vec<String>) -> Node {
     node
 }
 
-/// What is compared of results.
+/// The parts of the results that are compared.
 fn slim(states: &Value) -> Value {
     let one = |(tag, state): (&String, &Value)| {
         let changed = state["changes"].as_object().is_some_and(|c| !c.is_empty());

@@ -1,4 +1,4 @@
-//! Commits that nobody signed, or somebody who may not.
+//! Commits without a signature, or with one that is not accepted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::{SIGNERS, Victim};
 
 #[test]
-fn a_commit_that_nobody_signed_is_refused() {
+fn an_unsigned_commit_is_refused() {
     let victim = Victim::new(SIGNERS);
     victim.repo.sign_with(None);
     victim.commit("evil");
@@ -14,7 +14,7 @@ fn a_commit_that_nobody_signed_is_refused() {
 }
 
 #[test]
-fn a_commit_of_a_stranger_is_refused() {
+fn a_commit_signed_by_an_unknown_key_is_refused() {
     let victim = Victim::new(SIGNERS);
     let stranger = victim.repo.key("stranger");
     victim.repo.sign_with(Some(&stranger));
@@ -22,7 +22,7 @@ fn a_commit_of_a_stranger_is_refused() {
     victim.refuses(&["is not in `", "signers"]);
 }
 
-/// A signature that was taken from another commit of the same person.
+/// A signature that was copied from another commit of the same person.
 #[test]
 fn a_signature_of_another_commit_is_refused() {
     let victim = Victim::new(SIGNERS);
@@ -35,19 +35,19 @@ fn a_signature_of_another_commit_is_refused() {
     let forged = format!("tree {tree}\nparent {}\n{rest}\n", victim.good);
     let id = victim.repo.git_on(&["hash-object", "-t", "commit", "-w", "--stdin"], forged.as_bytes());
     victim.repo.git(&["push", "-q", "-f", "origin", &format!("{id}:refs/heads/main")]);
-    victim.refuses(&["is not one of these bytes"]);
+    victim.refuses(&["does not match the signed content"]);
 }
 
-/// Each row: how a key stands in the file of signers, and what is said of it.
+/// Each row: the line of a key in the signers file, and the message about it.
 #[test]
-fn a_key_that_does_not_count_is_refused() {
+fn an_invalid_key_is_refused() {
     let victim = Victim::new(SIGNERS);
     victim.commit("evil");
     let public = victim.alice.public.clone();
     let table = [
         ("valid-after=\"20990101\" ", "is valid from 2099-01-01"),
         ("valid-before=\"20260101\" ", "was valid until"),
-        ("namespaces=\"file\" ", "may not sign for `git`"),
+        ("namespaces=\"file\" ", "is not allowed to sign for `git`"),
     ];
     for (options, words) in table {
         victim.node.write("signers", &format!("alice@example.org {options}{public}\n"));
@@ -60,9 +60,9 @@ fn a_key_that_does_not_count_is_refused() {
     victim.refuses(&["signers"]);
 }
 
-/// Everybody may write to the file of signers: then it says nothing.
+/// A signers file that everyone can write is not trusted.
 #[test]
-fn a_file_of_signers_that_others_may_change_is_refused() {
+fn a_signers_file_writable_by_others_is_refused() {
     let victim = Victim::new(SIGNERS);
     victim.commit("evil");
     fs::set_permissions(victim.node.path("signers"), Permissions::from_mode(0o666)).unwrap();

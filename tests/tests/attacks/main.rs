@@ -1,5 +1,5 @@
-//! What an attacker may try who owns the remote, the wire, or a key: never published, the last good revision stays and
-//! converges, and the error names the cause.
+//! Attacks by someone who controls the remote, the network, or a key: nothing is published, the last good revision
+//! stays and converges, and the error names the cause.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its attack has failed")]
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use zagent_tests::node::{Key, Node, Repo, zagent};
 
-/// A node on a good revision, whose repository is about to be taken over.
+/// A node on a good revision, whose repository is about to be attacked.
 struct Victim {
     node: Node,
     repo: Repo,
@@ -23,13 +23,13 @@ struct Victim {
     bob: Key,
 }
 
-/// Whose signatures count.
+/// The accepted signers.
 const SIGNERS: &str = "trust: {require: commit, allowed_signers: $T/signers, revoked_keys: $T/revoked}\n";
 /// Two people sign the manifest.
 const MANIFEST: &str = "trust: {require: manifest, threshold: 2, allowed_signers: $T/signers}\n";
 
 impl Victim {
-    /// A node that trusts as the configuration says, and is on a revision that it may trust.
+    /// A node with this trust configuration, on a revision that it trusts.
     fn new(more: &str) -> Self {
         let node = Node::new();
         let repo = Repo::new(&node);
@@ -56,7 +56,7 @@ impl Victim {
         self.node.configure(&source, more);
     }
 
-    /// Nothing was taken: the last good revision converges, is current and whole, and the cause is named.
+    /// Nothing was accepted: the last good revision converges, is current and complete, and the cause is named.
     #[track_caller]
     fn refuses(&self, words: &[&str]) {
         let generations = self.node.generations();
@@ -99,7 +99,7 @@ impl Victim {
         self.repo.work().join("manifest.yaml")
     }
 
-    /// Pushes what lies in the work tree.
+    /// Pushes the work tree.
     fn push(&self) {
         self.repo.commit();
         self.repo.push();

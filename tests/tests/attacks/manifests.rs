@@ -1,11 +1,11 @@
-//! Manifests that do not say what the tree is, or that too few people signed.
+//! Manifests that do not match the tree, or with too few signatures.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::{MANIFEST, Victim};
 
-/// Each row: what is done to a tree after its manifest was signed by two people.
+/// Each row: a change to a tree after two people signed its manifest.
 #[test]
 fn a_manifest_is_held_to_every_word() {
     type Tamper = fn(&Victim);
@@ -18,22 +18,22 @@ fn a_manifest_is_held_to_every_word() {
         (
             "lists too much",
             |v| fs::remove_file(v.repo.work().join("extra")).unwrap(),
-            "lists `extra`, which is not there",
+            "lists `extra`, which does not exist",
         ),
         (
             "another digest",
             |v| v.repo.motd("evil"),
-            "`states/motd.sls` is not the file that the manifest lists: its digest",
+            "`states/motd.sls` does not match the manifest: its digest",
         ),
         (
             "another mode",
             |v| fs::set_permissions(v.repo.work().join("extra"), Permissions::from_mode(0o755)).unwrap(),
-            "`extra` is not the file that the manifest lists: its mode is",
+            "`extra` does not match the manifest: its mode is",
         ),
         (
             "another manifest",
             |v| fs::write(v.manifest(), fs::read_to_string(v.manifest()).unwrap() + "# more\n").unwrap(),
-            "0 of 2 signatures count",
+            "0 of 2 required signatures are valid",
         ),
     ];
     let victim = Victim::new(MANIFEST);
@@ -56,7 +56,7 @@ fn a_manifest_is_held_to_every_word() {
 
 /// Each row: who signed the manifest, and how.
 #[test]
-fn a_manifest_needs_the_signatures_of_enough_people() {
+fn a_manifest_needs_enough_signatures() {
     let victim = Victim::new(MANIFEST);
     victim.repo.write("extra", "text\n");
     victim.list(&[]);
@@ -64,21 +64,21 @@ fn a_manifest_needs_the_signatures_of_enough_people() {
     victim.refuses(&["the manifest is not signed"]);
     victim.sign_manifest_as(&victim.alice, "alice");
     victim.push();
-    victim.refuses(&["1 of 2 signatures count"]);
+    victim.refuses(&["1 of 2 required signatures are valid"]);
     victim.sign_manifest_as(&victim.alice, "bob");
     victim.push();
-    victim.refuses(&["1 of 2 signatures count"]);
+    victim.refuses(&["1 of 2 required signatures are valid"]);
     let stranger = victim.repo.key("stranger");
     victim.sign_manifest_as(&stranger, "bob");
     victim.push();
-    victim.refuses(&["1 of 2 signatures count", "is not in `"]);
+    victim.refuses(&["1 of 2 required signatures are valid", "is not in `"]);
     // Made for commits, used for a manifest.
     fs::remove_file(victim.repo.work().join("manifest.yaml.sig.bob")).unwrap();
     let mut sign = std::process::Command::new("ssh-keygen");
     sign.args(["-q", "-Y", "sign", "-n", "git", "-f"]).arg(&victim.bob.path).arg(victim.manifest());
     assert!(sign.stderr(std::process::Stdio::null()).status().unwrap().success());
     victim.push();
-    victim.refuses(&["1 of 2 signatures count", "made for `git`"]);
+    victim.refuses(&["1 of 2 required signatures are valid", "made for `git`"]);
     fs::remove_file(victim.repo.work().join("manifest.yaml.sig")).unwrap();
     victim.sign_manifest_as(&victim.bob, "bob");
     victim.push();

@@ -1,4 +1,4 @@
-//! Remotes that hang, trickle, lie, lead astray or change what they serve.
+//! Remotes that hang, are slow, lie, redirect or change what they serve.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use zagent_cache::testing::GitHttpServer;
 
 use crate::{SIGNERS, Victim};
 
-/// An object whose bytes are not those of its name, served by the repository itself.
+/// An object whose content does not match its name, served by the repository itself.
 #[test]
 fn a_tampered_blob_is_refused() {
     let victim = Victim::new(SIGNERS);
@@ -26,7 +26,7 @@ fn a_tampered_blob_is_refused() {
     assert_eq!(victim.node.status()["why_not"]["why"], "unfetched");
 }
 
-/// Twelve remotes that hang, trickle, lie or lead astray: each is given up in time, and named.
+/// Twelve remotes that hang, are slow, lie or redirect: each is given up in time, and named.
 #[test]
 fn a_remote_that_misbehaves_is_given_up_and_the_last_good_revision_converges() {
     let victim = Victim::new("");

@@ -1,4 +1,4 @@
-//! Old revisions, offered again: by commit, by serial and by history; also to a node that forgot almost everything.
+//! Old revisions, offered again: by commit, by serial and by history; also to a node that lost almost all its state.
 
 use std::fs;
 
@@ -6,9 +6,10 @@ use zagent_tests::node::Repo;
 
 use crate::{MANIFEST, SIGNERS, Victim};
 
-/// An older commit with a good signature, offered as the newest; then the same to a node that forgot almost everything.
+/// An older commit with a good signature, offered as the newest; then the same to a node that lost almost all its
+/// state.
 #[test]
-fn a_replayed_commit_is_refused_also_after_the_state_was_wiped() {
+fn a_replayed_commit_is_refused_even_after_the_state_was_deleted() {
     let mut victim = Victim::new(SIGNERS);
     let old = victim.good.clone();
     // The good one changes nothing but the history.
@@ -17,26 +18,26 @@ fn a_replayed_commit_is_refused_also_after_the_state_was_wiped() {
     let new = victim.good.clone();
     let offer = |id: &str| victim.repo.git(&["push", "-q", "-f", "origin", &format!("{id}:refs/heads/main")]);
     offer(&old);
-    victim.refuses(&["history went back"]);
+    victim.refuses(&["the branch was moved back"]);
     let root = victim.node.root();
     for gone in ["state/floor", "trust/floor"] {
         fs::remove_file(root.join(gone)).unwrap();
-        victim.refuses(&["history went back"]);
+        victim.refuses(&["the branch was moved back"]);
     }
     for gone in ["cache", "state"] {
         fs::remove_dir_all(root.join(gone)).unwrap();
     }
-    victim.node.turn().expect(76, &["history went back"]);
-    victim.node.call(&["source", "sync"]).expect(76, &["history went back"]);
+    victim.node.turn().expect(76, &["the branch was moved back"]);
+    victim.node.call(&["source", "sync"]).expect(76, &["the branch was moved back"]);
     assert!(victim.node.generations().is_empty());
     offer(&new);
     victim.node.turn().expect(0, &[]);
     victim.node.stands_on(&new);
 }
 
-/// The branch of one node is no way round what was accepted of the followed one.
+/// The branch of one node cannot bypass the floor of the followed branch.
 #[test]
-fn a_testing_branch_brings_nothing_old_back() {
+fn a_testing_branch_does_not_allow_a_downgrade() {
     let mut victim = Victim::new(SIGNERS);
     let oldest = victim.good.clone();
     let old = victim.commit("one");
@@ -46,16 +47,16 @@ fn a_testing_branch_brings_nothing_old_back() {
     let push = |to: &str| victim.repo.git(&["push", "-q", "-f", "origin", to]);
     push(&format!("{old}:refs/heads/testing/node"));
     push(&format!("{oldest}:refs/heads/main"));
-    victim.refuses(&["history went back"]);
+    victim.refuses(&["the branch was moved back"]);
     let bare = victim.repo.bare();
     victim.repo.git(&["--git-dir", &bare.to_string_lossy(), "update-ref", "-d", "refs/heads/main"]);
     victim.node.turn().expect(0, &["does not exist"]);
     victim.node.stands_on(&victim.good);
 }
 
-/// Whoever pins a node takes one commit; the floor of the branch stays where it was.
+/// A pin accepts one commit; the floor of the branch stays as it was.
 #[test]
-fn a_pin_opens_no_way_back() {
+fn a_pin_does_not_allow_a_downgrade() {
     let mut victim = Victim::new(SIGNERS);
     let oldest = victim.good.clone();
     let old = victim.commit("one");
@@ -67,27 +68,27 @@ fn a_pin_opens_no_way_back() {
     victim.node.stands_on(&oldest);
     victim.repo.git(&["push", "-q", "-f", "origin", &format!("{old}:refs/heads/main")]);
     victim.node.call(&["unpin"]).expect(0, &[]);
-    victim.node.turn().expect(76, &["history went back"]);
+    victim.node.turn().expect(76, &["the branch was moved back"]);
     victim.node.stands_on(&oldest);
     victim.repo.git(&["push", "-q", "-f", "origin", &format!("{}:refs/heads/main", victim.good)]);
     victim.node.turn().expect(0, &[]);
     victim.node.stands_on(&victim.good);
 }
 
-/// A floor that somebody damaged in both places is not believed, and not forgotten either.
+/// A replay protection record that is damaged in both places is not trusted, and not ignored either.
 #[test]
-fn a_damaged_floor_lets_nothing_in() {
+fn a_damaged_replay_protection_record_refuses_everything() {
     let victim = Victim::new(SIGNERS);
     for place in ["state/floor", "trust/floor"] {
         fs::write(victim.node.root().join(place), "zagent floor 1 0\n{}\n").unwrap();
     }
     victim.commit("two");
-    victim.refuses(&["what was accepted before cannot be told", "--allow-rewind"]);
+    victim.refuses(&["cannot read the replay protection records", "--allow-rewind"]);
 }
 
-/// A commit of another repository, signed by the same person. Git's signatures do not say for which repository they
-/// are made: what keeps it out is that it does not stand on what was accepted. A node that has accepted nothing yet
-/// has only the manifest to tell them apart.
+/// A commit of another repository, signed by the same person. Git signatures do not name a repository: it is refused
+/// because it does not descend from what was accepted. A node that has accepted nothing yet can only tell them apart by
+/// the manifest.
 #[test]
 fn a_signed_commit_of_another_repository_is_refused() {
     let victim = Victim::new(SIGNERS);
@@ -99,9 +100,9 @@ fn a_signed_commit_of_another_repository_is_refused() {
     victim.refuses(&["history was rewritten"]);
 }
 
-/// Old serials and serials that were used come on top of the good history, signed by everybody.
+/// Old and reused serials on top of the good history, signed by everyone.
 #[test]
-fn a_serial_that_was_passed_is_refused() {
+fn an_older_serial_is_refused() {
     let mut victim = Victim::new(MANIFEST);
     let first = victim.good.clone();
     victim.repo.write("extra", "text\n");
@@ -121,11 +122,11 @@ fn a_serial_that_was_passed_is_refused() {
     victim.list(&["--serial", "2"]);
     victim.sign_manifest();
     victim.push();
-    victim.refuses(&["serial 2, which was accepted with another content"]);
+    victim.refuses(&["serial 2, which was accepted with different content"]);
 
     for gone in ["cache", "state"] {
         fs::remove_dir_all(victim.node.root().join(gone)).unwrap();
     }
-    victim.node.turn().expect(76, &["serial 2, which was accepted with another content"]);
+    victim.node.turn().expect(76, &["serial 2, which was accepted with different content"]);
     assert!(victim.node.generations().is_empty());
 }

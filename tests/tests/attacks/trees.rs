@@ -1,4 +1,4 @@
-//! Trees and directories that somebody made to hurt, signed by one who was made to.
+//! Hostile trees and directories, signed by a deceived signer.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use zagent_tests::node::{Node, Repo};
 
 use crate::{SIGNERS, Victim};
 
-/// Each row: what stands beside the states in a tree that a signer was made to sign.
+/// Each row: what is beside the states in a tree that a signer was tricked into signing.
 #[test]
 fn a_hostile_tree_is_refused() {
     let victim = Victim::new(SIGNERS);
@@ -19,15 +19,15 @@ fn a_hostile_tree_is_refused() {
     let table: [(&str, &str, &str, &str); 12] = [
         ("100644", "..", &blob, "\"..\""),
         ("100644", ".", &blob, "\".\""),
-        ("100644", "../../evil", &blob, "a name that is refused"),
-        ("100644", "/etc/evil", &blob, "a name that is refused"),
-        ("40000", ".git", &inner, "a name that is refused: \".git\""),
-        ("40000", ".GIT", &inner, "a name that is refused: \".GIT\""),
-        ("40000", ".Git ", &inner, "a name that is refused"),
-        ("40000", "git~1", &inner, "a name that is refused"),
-        ("40000", ".g\u{200c}it", &inner, "a name that is refused"),
+        ("100644", "../../evil", &blob, "a refused name"),
+        ("100644", "/etc/evil", &blob, "a refused name"),
+        ("40000", ".git", &inner, "a refused name: \".git\""),
+        ("40000", ".GIT", &inner, "a refused name: \".GIT\""),
+        ("40000", ".Git ", &inner, "a refused name"),
+        ("40000", "git~1", &inner, "a refused name"),
+        ("40000", ".g\u{200c}it", &inner, "a refused name"),
         ("120000", "link", &blob, "the link `link`"),
-        ("120000", "link", &out, "the link `link` leaves the tree"),
+        ("120000", "link", &out, "the symlink `link` points outside the tree"),
         ("160000", "module", &commit, "`module` is a submodule"),
     ];
     for (mode, name, id, words) in table {
@@ -41,7 +41,7 @@ fn a_hostile_tree_is_refused() {
     }
 }
 
-/// A tree of exactly these entries, hostile ones included.
+/// A tree with exactly these entries, including hostile ones.
 fn tree(repo: &Repo, entries: &[(&str, &str, &str)]) -> String {
     let mut bytes = Vec::new();
     for (mode, name, id) in entries {
@@ -61,7 +61,7 @@ fn more_and_larger_files_than_allowed_are_refused() {
     victim.repo.write("large", &"x".repeat(5000));
     victim.push();
     source("max_file: 4K");
-    victim.refuses(&["`large` has 5000 bytes, more than the 4096 that are allowed"]);
+    victim.refuses(&["`large` has 5000 bytes, and the limit is 4096"]);
     victim.repo.git(&["rm", "-q", "large"]);
     (0..10).for_each(|n| victim.repo.write(&format!("f{n}"), "x"));
     victim.push();
@@ -69,7 +69,7 @@ fn more_and_larger_files_than_allowed_are_refused() {
     victim.refuses(&["more than 8 files"]);
 }
 
-/// Each row: what lies in a directory that is followed as it is.
+/// Each row: the content of a directory that is followed directly.
 #[test]
 fn a_hostile_directory_is_refused() {
     let node = Node::new();
@@ -84,7 +84,7 @@ fn a_hostile_directory_is_refused() {
     let table: [(&str, &dyn Fn(), &str); 4] = [
         ("a pipe", &|| mknod(&at), "`evil` is a pipe"),
         ("a link out", &|| symlink("/etc/passwd", &at).unwrap(), "the link `evil`"),
-        ("a link up", &|| symlink("../../x", &at).unwrap(), "the link `evil` leaves the tree"),
+        ("a link up", &|| symlink("../../x", &at).unwrap(), "the symlink `evil` points outside the tree"),
         ("a socket", &|| drop(std::os::unix::net::UnixListener::bind(&at).unwrap()), "`evil` is a socket"),
     ];
     for (_, make, words) in table {

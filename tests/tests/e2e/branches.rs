@@ -1,4 +1,4 @@
-//! Which branch a node follows: the configured one, its own for testing, or the one that it is pinned to.
+//! Which branch a node follows: the configured one, its own testing branch, or the one that it is pinned to.
 
 use std::fs;
 
@@ -19,9 +19,9 @@ fn a_branch_may_have_slashes() {
     node.stands_on(&release);
 }
 
-/// The testing branch counts while it stands on top of the followed one; deleted, the node is back.
+/// The testing branch counts while it is based on the followed one; when it is deleted, the node returns.
 #[test]
-fn a_testing_branch_counts_while_it_stands_on_the_followed_one() {
+fn a_testing_branch_counts_while_it_is_based_on_the_followed_one() {
     let (node, repo) = Node::with_repo();
     let main = repo.head();
     node.turn().changed(1);
@@ -39,9 +39,9 @@ fn a_testing_branch_counts_while_it_stands_on_the_followed_one() {
     node.stands_on(&main);
 }
 
-/// When the followed branch moves on, a testing branch that was not rebased counts no more, and is named.
+/// When the followed branch moves on, a testing branch that was not rebased no longer counts, and is named.
 #[test]
-fn a_testing_branch_that_was_left_behind_is_named_and_ignored() {
+fn an_outdated_testing_branch_is_named_and_ignored() {
     let (node, repo) = Node::with_repo();
     let main = repo.head();
     node.turn().changed(1);
@@ -73,7 +73,7 @@ fn a_testing_branch_is_ignored_where_that_is_configured() {
 }
 
 #[test]
-fn a_pin_to_a_commit_holds_until_it_is_taken_off() {
+fn a_pin_to_a_commit_holds_until_it_is_removed() {
     let (node, repo) = Node::with_repo();
     let first = repo.head();
     node.turn().changed(1);
@@ -119,7 +119,7 @@ fn a_pin_to_a_branch_follows_that_branch() {
 
 /// The commands that hold a node back, as an operator uses them.
 #[test]
-fn a_paused_node_takes_nothing_and_says_so() {
+fn a_paused_node_applies_nothing_and_reports_it() {
     let (node, repo) = Node::with_repo();
     let first = repo.head();
     node.turn().changed(1);

@@ -1,4 +1,5 @@
-//! A push is followed over every way there is; what must not be followed is told, and the last good revision stays.
+//! A push is followed over every transport; a revision that must not be followed is reported, and the last good one
+//! stays.
 
 use std::fs;
 
@@ -51,9 +52,9 @@ fn a_push_is_followed_over_ssh() {
     is_followed(&node, &repo);
 }
 
-/// `--test` shows what the new revision would do, and leaves everything as it was.
+/// `--test` shows what the new revision would do, and changes nothing.
 #[test]
-fn a_dry_run_looks_ahead_and_leaves_no_trace() {
+fn a_dry_run_shows_the_new_revision_and_changes_nothing() {
     let (node, repo) = Node::with_repo();
     let first = repo.head();
     node.turn().changed(1);
@@ -70,7 +71,7 @@ fn a_dry_run_looks_ahead_and_leaves_no_trace() {
 }
 
 #[test]
-fn rewritten_history_is_refused_until_somebody_allows_it() {
+fn rewritten_history_is_refused_until_it_is_allowed() {
     let (node, repo) = Node::with_repo();
     let base = repo.head();
     let good = repo.publish("two");
@@ -92,9 +93,9 @@ fn rewritten_history_is_refused_until_somebody_allows_it() {
     node.turn().changed(1);
 }
 
-/// A branch that goes back to a commit that it had before.
+/// A branch that moves back to an earlier commit.
 #[test]
-fn a_branch_that_goes_back_is_refused_until_somebody_allows_it() {
+fn a_branch_that_moves_back_is_refused_until_it_is_allowed() {
     let (node, repo) = Node::with_repo();
     let first = repo.head();
     node.turn().changed(1);
@@ -102,7 +103,7 @@ fn a_branch_that_goes_back_is_refused_until_somebody_allows_it() {
     node.turn().changed(1);
     repo.git(&["reset", "-q", "--hard", &first]);
     repo.push();
-    node.turn().expect(76, &["history went back"]);
+    node.turn().expect(76, &["the branch was moved back"]);
     node.stands_on(&second);
     node.call(&["source", "sync", "--allow-rewind"]).expect(0, &[&first]);
     node.turn().changed(1);
@@ -124,7 +125,7 @@ fn a_deleted_branch_leaves_the_node_where_it_is() {
 }
 
 #[test]
-fn an_empty_repository_is_named_and_heals_with_the_first_push() {
+fn an_empty_repository_is_named_and_the_first_push_fixes_it() {
     let node = Node::new();
     let repo = Repo::new(&node);
     node.follow(&repo.url());
@@ -135,7 +136,7 @@ fn an_empty_repository_is_named_and_heals_with_the_first_push() {
     node.turn().changed(1);
 }
 
-/// What does not compile is not published; the reason is told until a good push heals it.
+/// A revision that does not compile is not published; the reason is reported until a good push.
 #[test]
 fn a_revision_that_does_not_compile_is_not_published() {
     let (node, repo) = Node::with_repo();
@@ -160,9 +161,9 @@ fn a_revision_that_does_not_compile_is_not_published() {
     assert_eq!(node.status()["why_not"], serde_json::Value::Null);
 }
 
-/// The first revision of all is bad: there is nothing to fall back on, and the reason is still told.
+/// The first revision is bad: there is no earlier one, and the reason is still reported.
 #[test]
-fn a_first_revision_that_does_not_compile_is_told() {
+fn a_first_revision_that_does_not_compile_is_reported() {
     let node = Node::new();
     let repo = Repo::new(&node);
     node.follow(&repo.url());
@@ -174,7 +175,7 @@ fn a_first_revision_that_does_not_compile_is_told() {
 }
 
 #[test]
-fn the_second_remote_counts_when_the_first_is_dead() {
+fn the_second_remote_is_used_when_the_first_is_down() {
     let (node, repo) = Node::with_repo();
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let remotes = format!("{{url: 'http://{dead}/x.git'}}, {{url: '{}'}}", repo.url());

@@ -1,4 +1,4 @@
-//! What a run reads: the cache as it was published, a plain directory, the states of the image, or nothing at all.
+//! What a run reads: the published cache, a plain directory, the states of the image, or nothing.
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use zagent_cache::testing::GitHttpServer;
 use zagent_tests::node::{Node, Repo};
 
-/// Something that somebody does to a tree.
+/// A modification of a tree.
 type Damage = fn(&Path);
 
 const FALLS_BACK: &str =
@@ -37,7 +37,7 @@ fn a_plain_directory_is_followed() {
     node.turn().changed(1);
     assert_eq!(node.text("motd"), "two");
     assert_ne!(node.revision(), first);
-    // A directory has no history: what was there before may come again.
+    // A directory has no history: earlier content may return.
     states(&dir, &node, "one");
     node.turn().changed(1);
     assert_eq!(node.revision(), first);
@@ -47,7 +47,7 @@ fn a_plain_directory_is_followed() {
 }
 
 #[test]
-fn the_baked_states_run_while_there_is_no_cache_and_the_cache_heals_it() {
+fn the_baked_states_run_until_there_is_a_cache() {
     let (node, repo) = Node::with_repo();
     states(&node.path("baked"), &node, "baked");
     let server = GitHttpServer::start(repo.top());
@@ -65,7 +65,7 @@ fn the_baked_states_run_while_there_is_no_cache_and_the_cache_heals_it() {
 }
 
 #[test]
-fn with_nothing_to_read_the_error_says_so() {
+fn without_states_the_error_says_so() {
     let node = Node::new();
     node.turn().expect(2, &[NOTHING, "source.remotes"]);
     node.follow("http://127.0.0.1:1/x.git");
@@ -76,9 +76,9 @@ fn with_nothing_to_read_the_error_says_so() {
     node.turn().changed(1);
 }
 
-/// What the manifest says about the tree holds: where its roots are, whose verdicts count, in which order states run.
+/// The manifest defines where the roots are, which compatibility mode is used, and in which order states run.
 #[test]
-fn a_manifest_says_where_the_roots_are_and_how_states_run() {
+fn a_manifest_sets_the_roots_and_how_states_run() {
     let (node, repo) = Node::with_repo();
     repo.git(&["rm", "-rq", "states"]);
     repo.write(
@@ -98,7 +98,7 @@ fn a_manifest_says_where_the_roots_are_and_how_states_run() {
     assert_eq!(node.text("log"), "a me\nb me\nc me\nd me");
     assert_eq!(node.status()["current"]["serial"], 1);
 
-    // That there is nothing to run is a failure by Salt's verdict, and none by ours.
+    // Nothing to run is a failure with Salt, and none with zagent.
     repo.write("salt/base/top.sls", "base: {'other': [log]}\n");
     repo.write(
         "manifest.yaml",
@@ -110,7 +110,7 @@ fn a_manifest_says_where_the_roots_are_and_how_states_run() {
 }
 
 #[test]
-fn modules_may_stand_at_the_top_of_the_repository() {
+fn modules_may_be_at_the_top_of_the_repository() {
     let (node, repo) = Node::with_repo();
     let module = "#!/bin/sh\nread x\ncase $x in *'\"check\"'*) test -e $D/made && echo '{\"result\": true, \"changes\": {}, \
                   \"comment\": \"\"}' || echo '{\"result\": null, \"changes\": {\"made\": \"yes\"}, \"comment\": \"\"}';; \
@@ -125,9 +125,10 @@ fn modules_may_stand_at_the_top_of_the_repository() {
     node.turn().changed(0);
 }
 
-/// Each way to change the cache is found before the run, told, and mended from what was fetched; no remote is needed.
+/// Each modification of the cache is detected before the run, reported, and fixed from the fetched objects; no remote
+/// is needed.
 #[test]
-fn a_cache_that_somebody_changed_is_staged_anew_without_a_remote() {
+fn a_modified_cache_is_staged_again_without_a_remote() {
     let (node, repo) = Node::with_repo();
     let good = repo.head();
     let server = GitHttpServer::start(repo.top());
@@ -157,9 +158,9 @@ fn a_cache_that_somebody_changed_is_staged_anew_without_a_remote() {
     }
 }
 
-/// A copy that keeps every byte is no alarm.
+/// A copy with the same content is not an alarm.
 #[test]
-fn a_file_that_was_only_touched_is_no_alarm() {
+fn a_touched_file_without_changes_is_not_an_alarm() {
     let (node, repo) = Node::with_repo();
     node.turn().changed(1);
     let file = File::open(node.current().join("tree/states/motd.sls")).unwrap();
@@ -169,9 +170,9 @@ fn a_file_that_was_only_touched_is_no_alarm() {
     node.stands_on(&repo.head());
 }
 
-/// An edit that keeps size and time is found as well: nobody can set the time of the change itself.
+/// An edit that keeps size and time is detected as well: nobody can set the change time itself.
 #[test]
-fn an_edit_that_hides_its_traces_is_found() {
+fn an_edit_that_hides_its_traces_is_detected() {
     let (node, _repo) = Node::with_repo();
     node.turn().changed(1);
     let path = node.current().join("tree/states/motd.sls");
@@ -183,9 +184,9 @@ fn an_edit_that_hides_its_traces_is_found() {
     assert_eq!(node.text("motd"), "one");
 }
 
-/// The generation and what was fetched are both damaged, and no remote answers: nothing is run.
+/// The generation and the fetched objects are both damaged, and no remote answers: nothing runs.
 #[test]
-fn a_cache_that_cannot_be_staged_anew_is_refused() {
+fn a_modified_cache_that_cannot_be_staged_again_is_refused() {
     let (node, repo) = Node::with_repo();
     let server = GitHttpServer::start(repo.top());
     node.follow(&server.url("repo.git"));
@@ -201,7 +202,7 @@ fn a_cache_that_cannot_be_staged_anew_is_refused() {
     node.stands_on(&repo.head());
 }
 
-/// A second run waits for the first as long as it may, then names it; a dry run waits for nobody.
+/// A second run waits for the first up to its limit, then names it; a dry run does not wait.
 #[test]
 fn one_run_at_a_time() {
     let (node, repo) = Node::with_repo();
@@ -232,9 +233,9 @@ fn one_run_at_a_time() {
     });
 }
 
-/// A run by the clock goes on with the last good configuration, so that it can mend what a run has broken.
+/// A scheduled run continues with the last good configuration, so that it can fix what a run has broken.
 #[test]
-fn a_wrong_configuration_stops_only_those_who_can_mend_it() {
+fn a_wrong_configuration_stops_only_manual_runs() {
     let (node, repo) = Node::with_repo();
     node.turn().changed(1);
     let last = node.root().join("state/config.yaml");

@@ -1,4 +1,4 @@
-//! Checks after a run: what a new revision breaks is taken back, and is not tried again.
+//! Health checks after a run: a new revision that breaks something is rolled back, and is not tried again.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn checked(more: &str) -> (Node, Repo) {
 }
 
 #[test]
-fn a_revision_that_makes_the_host_ill_is_taken_back_and_not_tried_again() {
+fn a_revision_that_fails_health_checks_is_rolled_back_and_not_tried_again() {
     let (node, repo) = checked("");
     let good = repo.head();
     node.turn().changed(1);
@@ -61,7 +61,7 @@ fn a_wanted_check_only_warns() {
     assert_eq!(node.text("motd"), "bad");
 }
 
-/// There is nothing to go back to from the first revision: it is told, and stays.
+/// From the first revision there is nothing to roll back to: this is reported, and it stays.
 #[test]
 fn the_first_revision_has_nothing_before_it() {
     let (node, repo) = checked("");
@@ -71,7 +71,7 @@ fn the_first_revision_has_nothing_before_it() {
 }
 
 #[test]
-fn an_operator_goes_back_and_the_revision_is_left_alone() {
+fn after_a_manual_rollback_the_revision_is_not_tried_again() {
     let (node, repo) = Node::with_repo();
     let first = repo.head();
     node.turn().changed(1);
@@ -88,9 +88,9 @@ fn an_operator_goes_back_and_the_revision_is_left_alone() {
     node.stands_on(&second);
 }
 
-/// A revision that was published and not run, by a crash or by `source sync`, is still on trial.
+/// A revision that was published and not run, because of a crash or by `source sync`, is still on trial.
 #[test]
-fn a_trial_that_was_not_held_is_made_up_for() {
+fn a_missed_trial_is_done_later() {
     let (node, repo) = checked("");
     let good = repo.head();
     node.turn().changed(1);
@@ -102,9 +102,9 @@ fn a_trial_that_was_not_held_is_made_up_for() {
     assert_eq!(node.text("motd"), "one");
 }
 
-/// Runs that never come to an end say nothing good about a revision either.
+/// Runs that never finish do not prove a revision good either.
 #[test]
-fn a_revision_whose_runs_are_cut_off_is_taken_back() {
+fn a_revision_whose_runs_are_interrupted_is_rolled_back() {
     let (node, repo) = checked("");
     let good = repo.head();
     node.turn().changed(1);

@@ -41,7 +41,7 @@ fn noise(seed: u64, size: usize) -> Vec<u8> {
     (0..size).map(step).collect()
 }
 
-/// Sixty commits that each replace a file of 256 KiB: only the last one crosses the wire.
+/// Sixty commits that each replace a file of 256 KiB: only the last one is transferred.
 #[test]
 fn of_a_huge_repository_only_the_newest_commit_is_fetched() {
     let node = Node::new();

@@ -1,4 +1,4 @@
-//! Who is told: the audit file about changes only, webhooks about what they asked for, with a signature.
+//! Notifications: the audit file has changes only, webhooks get the events they subscribe to, with a signature.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use zagent_tests::node::Node;
 
-/// Hears calls until the listener's thread ends with the test: head and body of each.
+/// Receives calls until the listener's thread ends with the test: head and body of each.
 fn listen() -> (String, Receiver<(String, serde_json::Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -40,7 +40,7 @@ fn listen() -> (String, Receiver<(String, serde_json::Value)>) {
 }
 
 #[test]
-fn webhooks_hear_of_changes_failures_and_rollbacks() {
+fn webhooks_get_changes_failures_and_rollbacks() {
     let (node, repo) = Node::with_repo();
     let (url, heard) = listen();
     node.write("secret", "a long secret\n");
@@ -72,7 +72,7 @@ fn webhooks_hear_of_changes_failures_and_rollbacks() {
 }
 
 #[test]
-fn the_audit_file_holds_changes_only() {
+fn the_audit_file_contains_changes_only() {
     let (node, repo) = Node::with_repo();
     let audit = node.root().join("log/audit.jsonl");
     let lines = || fs::read_to_string(&audit).unwrap_or_default().lines().count();
@@ -90,9 +90,9 @@ fn the_audit_file_holds_changes_only() {
     assert_eq!(lines(), 2);
 }
 
-/// A state that changed something may ask for a reboot; by default that is only told.
+/// A state that changed something may request a reboot; by default that is only reported.
 #[test]
-fn a_state_asks_for_a_reboot() {
+fn a_state_requests_a_reboot() {
     let (node, repo) = Node::with_repo();
     node.turn().changed(1);
     assert!(node.status()["reboot"].is_null());

@@ -1,8 +1,8 @@
-//! Trees that were written to hurt, each compiled in a process of its own: it ends by itself, soon and small.
+//! Hostile trees, each compiled in its own process: it ends by itself, quickly and with little memory.
 //!
-//! The bound is one second of CPU and 64 MB for an optimised build: `RELEASE_BIN=target/release/zagent` measures that one.
-//! Without it the compiler of this build is measured, which is many times slower, against bounds that only catch the
-//! unbounded. `HOSTILE_ONLY=alias` runs the trees with that word in their name.
+//! The limit is one second of CPU and 64 MB for an optimised build: `RELEASE_BIN=target/release/zagent` measures that
+//! one. Without it the compiler of this build is measured, which is many times slower, against limits that only catch
+//! unbounded growth. `HOSTILE_ONLY=alias` runs the trees with that word in their name.
 
 mod trees;
 
@@ -23,10 +23,10 @@ const MEASURE: &str = "HOSTILE_MEASURE";
 /// Set for a process that compiles one tree.
 const COMPILE: &str = "HOSTILE_COMPILE";
 
-/// How often a tree over the bound is measured again.
+/// How often a tree over the limit is measured again.
 const AGAIN: usize = 4;
 
-/// What one tree may cost.
+/// The limits for one tree.
 struct Bound {
     cpu: Duration,
     megabytes: i64,
@@ -59,7 +59,7 @@ const fn harness(test: &str) -> [&str; 4] {
     [test, "--exact", "--nocapture", "--test-threads=1"]
 }
 
-/// Not a test of its own: compiles the tree that it is given.
+/// Not a test: compiles the given tree.
 #[test]
 fn compile() {
     let Some(tree) = std::env::var_os(COMPILE).map(PathBuf::from) else { return };
@@ -70,11 +70,11 @@ fn compile() {
     std::process::exit(exit as i32);
 }
 
-/// Not a test of its own: runs one compile as its only child and says what that cost.
+/// Not a test: runs one compile as its only child and prints its cost.
 #[test]
 fn measure() {
     let Some(tree) = std::env::var_os(MEASURE).map(PathBuf::from) else { return };
-    // A shell sets limits, so that even a tree that breaks everything ends.
+    // A shell sets limits, so that even the worst tree ends.
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -t 60; ulimit -v 2000000; exec \"$@\"", "sh"]).env_clear();
     match std::env::var_os(PROGRAM) {
@@ -92,7 +92,7 @@ fn measure() {
     println!("\ncost {cpu} {} {} {first}", usage.max_rss() / 1024, status.code().unwrap_or(-1));
 }
 
-/// What one tree cost: CPU, megabytes, how it ended and its first words.
+/// The cost of one tree: CPU, megabytes, exit status and the start of its output.
 struct Cost {
     cpu: Duration,
     megabytes: i64,
@@ -123,7 +123,7 @@ fn cost(tree: &Tree) -> Cost {
     }
 }
 
-/// A tree over the bound is measured again: on a busy machine the same work costs more, and the least that it cost is
+/// A tree over the limit is measured again: on a busy machine the same work costs more, and the lowest value is
 /// what it needs.
 fn cheapest(tree: &Tree, bound: &Bound) -> Cost {
     let mut least = cost(tree);
@@ -139,7 +139,7 @@ fn cheapest(tree: &Tree, bound: &Bound) -> Cost {
 }
 
 #[test]
-fn hostile_trees_end_soon_and_small() {
+fn hostile_trees_cost_little_time_and_memory() {
     let bound = bound();
     let mut wrong = Vec::new();
     let only = std::env::var("HOSTILE_ONLY").unwrap_or_default();

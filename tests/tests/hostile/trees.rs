@@ -1,8 +1,8 @@
-//! The hostile trees: each does one thing that a naive compiler pays for with its life.
+//! The hostile trees: each does one thing that exhausts a naive compiler.
 
 use std::fmt::Write;
 
-/// A tree that somebody wrote to hurt.
+/// A hostile tree.
 pub(crate) struct Tree {
     pub(crate) name: &'static str,
     pub(crate) files: Vec<(String, String)>,
@@ -97,7 +97,7 @@ fn loops() -> Vec<Tree> {
     ]
 }
 
-/// Expressions that make much out of little.
+/// Expressions that make large values from little text.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn expressions() -> Vec<Tree> {
     let doubling = |step: &str| {
@@ -277,7 +277,7 @@ fn expressions() -> Vec<Tree> {
     ]
 }
 
-/// Values and patterns that bite back.
+/// Values and patterns with hidden costs.
 fn values() -> Vec<Tree> {
     let ring = "{% set d = {} %}{% do d.update({'d': d}) %}";
     let list = "{% set l = [] %}{% do l.append(l) %}";
@@ -344,7 +344,7 @@ fn values() -> Vec<Tree> {
     ]
 }
 
-/// Ten of ten of ten.
+/// Nested aliases: each level is ten times the level before.
 fn aliases(levels: usize) -> String {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..=levels {
@@ -354,7 +354,7 @@ fn aliases(levels: usize) -> String {
     text
 }
 
-/// YAML and JSON that are more than they look.
+/// YAML and JSON that are larger than they look.
 fn documents() -> Vec<Tree> {
     let keys = |n: usize| {
         (0..n).fold(String::new(), |mut text, i| {
@@ -435,7 +435,7 @@ impl Tree {
     }
 }
 
-/// What only a whole tree can do.
+/// Attacks that need a whole tree.
 fn whole_trees() -> Vec<Tree> {
     let names = (0..40_000).fold("x:\n  test.nop:\n    - names:\n".to_owned(), |mut text, i| {
         let _ = writeln!(text, "      - n{i}");

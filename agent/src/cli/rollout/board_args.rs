@@ -219,7 +219,7 @@ mod tests {
             (SourceErrorKind::Unreachable, None, ExitStatus::Unreachable),
         ] {
             let source = source.map(|io| Box::new(io) as Box<_>);
-            let message = "cannot keep what https://x sends".to_owned();
+            let message = "cannot store the objects from https://x".to_owned();
             let error = SourceError { remote: "https://x".into(), kind, retry_after: None, message, source };
             let error = BoardError::Unreachable { board: "https://x".into(), source: Box::new(error) };
             let CliError::Refusal { exit, message, .. } = to_cli_error(error) else { panic!("a way out") };

@@ -330,7 +330,7 @@ fn what_is_wrong_with_one_rollout_leaves_the_others_driven() {
     let alone = drive_loop.run_until_done(vec![gone], &mut ui).unwrap_err();
     assert_eq!(alone.exit(), ExitStatus::Usage);
     let said = String::from_utf8(err).unwrap();
-    assert!(said.contains("gone is not driven any more: there is no rollout gone"), "{said}");
+    assert!(said.contains("gone is not driven any more: the rollout gone does not exist"), "{said}");
 }
 
 #[test]

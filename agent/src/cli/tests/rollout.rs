@@ -381,12 +381,12 @@ fn what_is_missing_is_named() {
         (
             &["rollout", "start", "--component", "agent", "--to", "1", "--batch-size", "0%"],
             ExitStatus::Usage,
-            "no batch size",
+            "not a batch size",
         ),
         (
             &["rollout", "start", "--component", "agent", "--to", "1", "--soak", "soon"],
             ExitStatus::Usage,
-            "no length of time",
+            "not a duration",
         ),
         (&["rollout", "start", "--from", "nowhere.yaml", "--url", gone], ExitStatus::Usage, "nowhere.yaml"),
         (

@@ -1,4 +1,4 @@
-//! The settings in, the repository of a board and the ways to sign and to trust out.
+//! The settings in, the repository of a board and its signing and trust options out.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use zagent_config::settings::{RemoteSettings, RequiredSignatures, Settings, Sour
 
 use crate::board::BoardError;
 
-/// Where a Git board is, and who writes there.
+/// The location of a Git board, and its writer.
 #[derive(Clone, Debug)]
 pub struct GitBoardConfig {
     /// The repository.
     pub remote: RemoteSettings,
-    /// The limits of what is fetched.
+    /// The limits for fetches.
     pub source: SourceSettings,
-    /// Where what is fetched lies while it is read.
+    /// The directory for fetched objects.
     pub scratch: PathBuf,
-    /// Who writes.
+    /// The writer.
     pub author: String,
-    /// The key that signs the commits of rollouts.
+    /// The key that signs rollout commits.
     pub key: Option<PathBuf>,
-    /// Whose commits of rollouts count; anybody's when none.
+    /// The accepted signers of rollout commits; everyone when `None`.
     pub trust: Option<TrustSettings>,
 }
 
@@ -30,7 +30,7 @@ impl GitBoardConfig {
     /// The repository of `board`.
     ///
     /// # Errors
-    /// Fails when the settings name none.
+    /// Fails when the settings have none.
     pub fn from_board_settings(settings: &Settings) -> Result<Self, BoardError> {
         let board = &settings.board;
         let url = board.url.clone().ok_or_else(|| missing_setting("set `board.url` to a repository"))?;
@@ -42,7 +42,7 @@ impl GitBoardConfig {
         Ok(Self::new(settings, remote))
     }
 
-    /// The repository of rollouts: `rollout.url`, or else the first remote that is a repository.
+    /// The rollout repository: `rollout.url`, or else the first remote that is a repository.
     ///
     /// # Errors
     /// Fails when there is neither.
@@ -52,7 +52,7 @@ impl GitBoardConfig {
         let first = settings.source.remotes.iter().find(|remote| !plain(&remote.url));
         let remote = match (&rollout.url, first) {
             (Some(url), first) => RemoteSettings {
-                // What is no secret is the same for all repositories of a site.
+                // Everything except secrets is the same for all repositories of a site.
                 known_hosts: first.and_then(|first| first.known_hosts.clone()),
                 ca: first.and_then(|first| first.ca.clone()),
                 proxy: first.and_then(|first| first.proxy.clone()),
@@ -68,7 +68,8 @@ impl GitBoardConfig {
                 }
             }
             (None, None) => {
-                let way = "set `rollout.url` to a repository, or to `board`, or `source.remotes` to one";
+                let way =
+                    "set `rollout.url` to a repository or `board`, or set `source.remotes` to a repository";
                 return Err(missing_setting(way));
             }
         };
@@ -76,7 +77,8 @@ impl GitBoardConfig {
     }
 
     fn new(settings: &Settings, remote: RemoteSettings) -> Self {
-        // Whatever must be signed: an order that anybody could write would lead back to what was signed long ago.
+        // A signature is always required: an order that anyone could write would allow a rollback to an old signed
+        // revision.
         let signed = settings.trust.require != RequiredSignatures::None;
         Self {
             remote,
@@ -88,14 +90,14 @@ impl GitBoardConfig {
         }
     }
 
-    /// How long one act may take.
+    /// The time limit per operation.
     pub(super) const fn timeout(&self) -> Duration {
         self.source.timeout
     }
 }
 
 fn missing_setting(way: &str) -> BoardError {
-    BoardError::Refused { board: "of Git".into(), message: format!("no repository is known: {way}") }
+    BoardError::Refused { board: "on Git".into(), message: format!("no repository is configured: {way}") }
 }
 
 fn new_remote(url: String, user: Option<String>, credentials: Option<PathBuf>) -> RemoteSettings {

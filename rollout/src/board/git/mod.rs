@@ -1,10 +1,10 @@
-//! A Git repository as a board: one ref a key, and its commit as the token.
+//! A Git repository as a board: one ref per key, and its commit as the token.
 //!
-//! Law: the server compares and swaps. A rollout is a branch whose commits are its log; everything else is one commit
-//! that stands on nothing. What is known by its id is not fetched again.
+//! Law: the server does the compare-and-swap. A rollout is a branch whose commits are its log; everything else is one
+//! commit without a parent. A commit that is already known is not fetched again.
 //!
-//! A write that need not last is marked so in its commit, and the next write takes its place instead of standing on it:
-//! a heartbeat every ten seconds is no history. Where the server does not let history be rewritten, it stands on it.
+//! A temporary write is marked in its commit, and the next write replaces it instead of adding to it: a heartbeat every
+//! ten seconds is not history. If the server refuses rewritten history, the next write is added on top.
 
 mod config;
 mod ref_names;
@@ -22,11 +22,11 @@ use zagent_config::ids::Revision;
 pub use self::config::GitBoardConfig;
 use super::{Board, BoardEntry, BoardError, BoardWrite, VersionToken, check_key};
 
-/// The line that marks a write that need not last.
+/// The line that marks a temporary write.
 const EPHEMERAL_TRAILER: &str = "Lasting: no";
-/// Characters of a subject.
+/// Maximum characters of a subject.
 const MAX_SUBJECT: usize = 200;
-/// How often refs are read anew when they move while they are read.
+/// How often refs are read again when they move during the read.
 const MAX_READS: usize = 3;
 
 /// A board in a repository.
@@ -34,30 +34,30 @@ pub struct GitBoard {
     ref_store: RefStore,
     config: GitBoardConfig,
     seen: BTreeMap<String, CachedRef>,
-    /// True when the server does not let history be rewritten.
+    /// True when the server refuses rewritten history.
     appends: bool,
-    /// The keys that were left out of the last list.
+    /// The keys that the last list skipped.
     skipped: Vec<String>,
-    /// What was said to be left out, each commit once: a list is asked for at every look.
+    /// Skipped keys that were already logged, each commit once: every check asks for a list.
     logged: BTreeMap<String, Revision>,
 }
 
-/// A commit as it was read or written.
+/// A commit that was read or written.
 struct CachedRef {
     revision: Revision,
-    /// None when the commit does not have the file.
+    /// `None` when the commit does not have the file.
     value: Option<Vec<u8>>,
     parents: Vec<Revision>,
-    /// The commit itself, of a rollout whose signature must count.
+    /// The commit itself, for a rollout whose signature must be checked.
     signed: Option<Vec<u8>>,
     lasting: bool,
 }
 
 impl GitBoard {
-    /// The board at a place; nothing is connected yet.
+    /// The board at a location; it does not connect yet.
     ///
     /// # Errors
-    /// Fails when the address, or what it needs on this machine, cannot be used.
+    /// Fails when the address, or something it needs on this machine, cannot be used.
     pub fn new(place: GitBoardConfig) -> Result<Self, BoardError> {
         let ref_store = RefStore::new(&place.remote, &place.source, place.scratch.clone());
         let ref_store = ref_store.map_err(|error| source_error(error.remote.clone(), error))?;
@@ -83,7 +83,7 @@ impl GitBoard {
         BoardError::Refused { board: self.display_name(), message }
     }
 
-    /// The refs that begin so, and what they hold, are known afterwards; those that are gone are forgotten.
+    /// Reads the refs with this prefix and their values; forgets deleted ones.
     fn refresh_refs(
         &mut self,
         prefixes: &[String],
@@ -112,7 +112,7 @@ impl GitBoard {
                     }
                     return Ok(listed.into_keys().collect());
                 }
-                // A ref has moved since, and the server does not give out what it pointed at.
+                // A ref has moved since, and the server does not send its old commit.
                 Err(error) if error.kind == SourceErrorKind::NoBranch && attempt < MAX_READS => {}
                 Err(error) => return Err(source_error(self.display_name(), error)),
             }
@@ -145,7 +145,7 @@ impl GitBoard {
         ref_names::is_rollout(key) && self.config.trust.is_some()
     }
 
-    /// What was seen, when it may be believed.
+    /// The value, if it is trusted.
     fn entry(&self, key: &str, seen: &CachedRef) -> Result<BoardEntry, BoardError> {
         let Some(value) = &seen.value else {
             let message =
@@ -157,13 +157,14 @@ impl GitBoard {
             let judged = signers.and_then(|signers| signers.verify_commit(bytes, Timestamp::now()));
             judged.map_err(|error| {
                 let id = seen.revision.short();
-                self.refused(format!("the commit {id} of `{key}` does not count: {error}"))
+                self.refused(format!("the commit {id} of `{key}` is not accepted: {error}"))
             })?;
         }
         Ok(BoardEntry { value: value.clone(), token: VersionToken(seen.revision.to_string()) })
     }
 
-    /// What the next commit of a key stands on: what the writer knows, or what that one stood on when it need not last.
+    /// The parent of the next commit of a key: the commit that the writer knows, or that one's parent if it is
+    /// temporary.
     fn parents(
         &mut self,
         key: &str,
@@ -193,8 +194,7 @@ impl GitBoard {
     ) -> Result<PreparedCommit, BoardError> {
         let rollout = ref_names::is_rollout(key);
         if rollout && self.config.trust.is_some() && self.config.key.is_none() {
-            let way =
-                "`trust.require` lets only signed commits count: set `rollout.key` to the key that signs";
+            let way = "`trust.require` accepts only signed commits: set `rollout.key` to the signing key";
             return Err(self.refused(way.into()));
         }
         let message = commit_message(write, rollout, old);
@@ -213,7 +213,7 @@ impl GitBoard {
         })
     }
 
-    /// What a lost answer would have said, when the ref tells.
+    /// The result of a push with a lost answer, if the ref shows it.
     fn recheck_write(
         &mut self,
         key: &str,
@@ -230,7 +230,7 @@ impl GitBoard {
     }
 }
 
-/// The message of a commit: the note, and what tells it from another of the same bytes.
+/// The message of a commit: the note, and an id that makes it differ from another commit with the same content.
 fn commit_message(write: &BoardWrite<'_>, rollout: bool, old: Option<&Revision>) -> String {
     let clean = |line: &str| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let mut lines = write.note.trim().lines().map(clean);
@@ -284,7 +284,7 @@ impl Board for GitBoard {
                     tracing::debug!(
                         board = self.ref_store.url(),
                         message,
-                        "history is not rewritten there: appending"
+                        "the server refuses to rewrite history; appending instead"
                     );
                     self.appends = true;
                     parents = old.iter().cloned().collect();
@@ -296,7 +296,7 @@ impl Board for GitBoard {
                 PushOutcome::Unknown(lost) => self.recheck_write(key, &name, sheet.revision(), lost)?,
             }
             let revision = sheet.revision().clone();
-            // What was signed is read again before it is believed.
+            // A signed value is read again before it is trusted.
             if !self.needs_signature(key) {
                 let value = Some(write.value.to_vec());
                 let seen = CachedRef {
@@ -328,10 +328,10 @@ impl Board for GitBoard {
             };
             match self.entry(key, seen) {
                 Ok(entry) => all.push((key.to_owned(), entry)),
-                // One that somebody else made must not hide the others.
+                // A value that someone else wrote must not hide the others.
                 Err(error) => {
                     if self.logged.get(key) != Some(&seen.revision) {
-                        tracing::warn!(key, %error, "left out");
+                        tracing::warn!(key, %error, "skipped: it cannot be read");
                         self.logged.insert(key.to_owned(), seen.revision.clone());
                     }
                     left_out.push(key.to_owned());

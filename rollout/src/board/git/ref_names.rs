@@ -1,10 +1,10 @@
-//! Keys to refs and back: a rollout is a branch that people can look at, everything else is kept apart from branches.
+//! Keys to refs and back: a rollout is a branch that people can see, everything else is outside the branches.
 
-/// What keys of rollouts begin with.
+/// The key prefix of rollouts.
 pub(super) const ROLLOUT: &str = "rollout/";
-/// Where rollouts are.
+/// The ref prefix of rollouts.
 const BRANCHES: &str = "refs/heads/";
-/// Where everything else is.
+/// The ref prefix of everything else.
 const OTHERS: &str = "refs/zagent/";
 
 /// True for the key of a rollout.
@@ -23,7 +23,7 @@ pub(super) fn key_from_ref(reference: &str) -> Option<&str> {
     branch.or_else(|| reference.strip_prefix(OTHERS).filter(|key| !is_rollout(key)))
 }
 
-/// What the refs of all keys begin with that begin so.
+/// The ref prefix for a key prefix.
 pub(super) fn ref_prefixes(prefix: &str) -> Vec<String> {
     match (is_rollout(prefix), ROLLOUT.starts_with(prefix)) {
         (true, _) => vec![format!("{BRANCHES}{prefix}")],
@@ -32,7 +32,7 @@ pub(super) fn ref_prefixes(prefix: &str) -> Vec<String> {
     }
 }
 
-/// The file that holds the value.
+/// The file with the value.
 pub(super) fn value_file(key: &str) -> &'static str {
     match key.split('/').next() {
         Some("rollout") => "rollout.yaml",

@@ -1,17 +1,17 @@
-//! `board.url` of a NATS board to servers without a secret, and the secret.
+//! `board.url` of a NATS board in, servers without secrets and the login out.
 //!
-//! Law: what is shown or handed on as an address never holds a user, a password or a token.
+//! Law: an address that is shown or passed on never contains a user, a password or a token.
 
-/// Where to connect to.
+/// The servers and the login.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NatsAddress {
     /// `nats://host:port` or `tls://host:port`, each.
     pub(super) servers: Vec<String>,
-    /// What the URL says about who we are.
+    /// The login in the URL.
     pub(super) login: Option<NatsLogin>,
 }
 
-/// Who we are.
+/// A login.
 #[derive(PartialEq, Eq)]
 pub(super) enum NatsLogin {
     /// `user:password@`.
@@ -27,10 +27,10 @@ impl std::fmt::Debug for NatsLogin {
 }
 
 const DEFAULT_PORT: u16 = 4222;
-const URL_HINT: &str = "write nats://host:4222 or tls://host:4222, several with commas between";
+const URL_HINT: &str = "write nats://host:4222 or tls://host:4222, and separate several with commas";
 
 impl NatsAddress {
-    /// Reads one URL, or several with commas between.
+    /// Reads one URL, or several separated by commas.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut address = Self { servers: Vec::new(), login: None };
         for (i, url) in text.split(',').map(str::trim).enumerate() {
@@ -53,7 +53,7 @@ fn parse_server(url: &str) -> Result<(String, Option<NatsLogin>), &'static str> 
     if !matches!(scheme, "nats" | "tls") {
         return Err("is neither nats:// nor tls://");
     }
-    // A password may hold what it likes, but for a slash.
+    // A password may contain any character except a slash.
     let authority = rest.strip_suffix('/').unwrap_or(rest);
     let (login, host) = match authority.rsplit_once('@') {
         Some((login, host)) => (Some(login), host),
@@ -61,13 +61,13 @@ fn parse_server(url: &str) -> Result<(String, Option<NatsLogin>), &'static str> 
     };
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => {
-            (name, port.parse().map_err(|_| "has a port that is no number")?)
+            (name, port.parse().map_err(|_| "has a port that is not a number")?)
         }
         _ => (host, DEFAULT_PORT),
     };
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if bare.is_empty() || !bare.chars().all(|c| c.is_ascii_alphanumeric() || "-._:".contains(c)) {
-        return Err("names no host");
+        return Err("has no host");
     }
     let login = login.map(|login| match login.split_once(':') {
         Some((user, password)) => Some(NatsLogin::User(percent_decode(user)?, percent_decode(password)?)),
@@ -77,7 +77,7 @@ fn parse_server(url: &str) -> Result<(String, Option<NatsLogin>), &'static str> 
     Ok((format!("{scheme}://{name}:{port}"), login))
 }
 
-/// Text without `%XX`.
+/// Decodes `%XX`.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_apart_from_its_secret() {
+    fn an_address_is_separated_from_its_secret() {
         let user = |user: &str, password: &str| Some(NatsLogin::User(user.into(), password.into()));
         let cases = [
             ("nats.example.org", "nats://nats.example.org:4222", None),

@@ -1,7 +1,7 @@
-//! A connection to a bucket, and what it is asked, each within a time.
+//! A connection to a bucket, and its requests, each with a time limit.
 //!
-//! Law: an answer that did not come is [`NatsError::Lost`], never a guess. Whoever sees it throws the link away, and with it
-//! whatever the library would still send later.
+//! Law: a missing answer is [`NatsError::Lost`], never a guess. The caller then drops the connection, and with it
+//! everything that the library would still send later.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -21,27 +21,27 @@ use tokio::sync::Notify;
 
 use super::address::{NatsAddress, NatsLogin};
 
-/// How long a connection may take, for each address.
+/// Time limit for a connection, per address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one request may take.
+/// Time limit for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long all of one call may take.
+/// Time limit for a whole call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
-/// After so long without a word a server may have forgotten us.
+/// After this time without traffic, a server may have dropped the connection.
 const IDLE_LIMIT: Duration = Duration::from_secs(100);
 
-/// Why nothing came of it.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) enum NatsError {
-    /// Somebody else has written meanwhile.
+    /// Someone else has written in the meantime.
     Conflict,
-    /// Nobody answered, or not what was asked.
+    /// No answer, or a wrong one.
     Lost(Box<dyn Error + Send + Sync>),
-    /// The server says no.
+    /// The server refuses.
     Refused(String),
 }
 
-/// How to get in.
+/// The connection settings.
 #[derive(Debug)]
 pub(super) struct NatsConfig {
     pub(super) address: NatsAddress,
@@ -55,44 +55,44 @@ pub(super) struct NatsConfig {
 pub(super) struct NatsBucket {
     pub(super) store: kv::Store,
     pub(super) client: async_nats::Client,
-    /// Told when the connection breaks, so that nobody waits for an answer that cannot come.
+    /// Notified when the connection breaks, so that no caller waits for an answer that cannot come.
     broken: Arc<Notify>,
 }
 
-/// A bucket, and what drives the connection.
+/// A bucket, and the runtime of its connection.
 #[derive(Debug)]
 pub(super) struct NatsConnection {
-    /// Always there, but while it is thrown away.
+    /// Always set, except while it is dropped.
     runtime: Option<Runtime>,
     bucket: NatsBucket,
     used: Instant,
 }
 
 impl NatsConnection {
-    /// Connects, and makes the bucket when there is none.
+    /// Connects, and creates the bucket if it does not exist.
     pub(super) fn open(config: &NatsConfig) -> Result<Self, NatsError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(no_answer)?;
         match block_on_request(&runtime, CALL_TIMEOUT, connect(config)) {
             Ok(bucket) => Ok(Self { runtime: Some(runtime), bucket, used: Instant::now() }),
             Err(trouble) => {
-                // A name that is still looked up must not hold us up.
+                // A pending name lookup must not block the exit.
                 runtime.shutdown_background();
                 Err(trouble)
             }
         }
     }
 
-    /// False when it was silent for so long that it is better made anew.
+    /// False when it was idle for so long that a new connection is better.
     pub(super) fn is_fresh(&self) -> bool {
         self.used.elapsed() < IDLE_LIMIT
     }
 
-    /// Bytes of the largest message that the server takes.
+    /// Maximum bytes of a message that the server accepts.
     pub(super) fn max_message_bytes(&self) -> usize {
         self.bucket.client.server_info().max_payload
     }
 
-    /// Asks something.
+    /// Sends a request.
     pub(super) fn call<T>(
         &mut self,
         what: impl AsyncFnOnce(&NatsBucket) -> Result<T, NatsError>,
@@ -102,7 +102,7 @@ impl NatsConnection {
             let (asked, broken) = (pin!(what(&self.bucket)), pin!(self.bucket.broken.notified()));
             match select(asked, broken).await {
                 Either::Left((answer, _)) => answer,
-                Either::Right(_) => Err(no_answer("the connection broke")),
+                Either::Right(_) => Err(no_answer("the connection was interrupted")),
             }
         });
         self.used = Instant::now();
@@ -118,7 +118,7 @@ impl Drop for NatsConnection {
     }
 }
 
-/// Lets a runtime work on one thing. The library's own log is not ours: it knows addresses and what they hold.
+/// Runs one task on the runtime. The library's own log is dropped: it contains addresses and values.
 fn block_on_request<T>(
     runtime: &Runtime,
     within: Duration,
@@ -165,14 +165,14 @@ async fn connect(config: &NatsConfig) -> Result<NatsBucket, NatsError> {
         None => {}
     }
     if let Some(ca) = &config.ca {
-        // The library says nothing about a file without a certificate.
+        // The library does not report a file without a certificate.
         std::fs::File::open(ca)
             .map_err(|e| NatsError::Refused(format!("cannot read `{}` (board.ca): {e}", ca.display())))?;
         options = options.add_root_certificates(ca.clone());
     }
     let client = options.connect(&config.address.servers).await.map_err(|error| match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => NatsError::Refused(
-            "it does not let us in; look at `board.credentials`, or at the user in `board.url`".into(),
+            "it denies access; check `board.credentials` or the user in `board.url`".into(),
         ),
         _ => no_answer(error),
     })?;
@@ -190,14 +190,14 @@ async fn connect(config: &NatsConfig) -> Result<NatsBucket, NatsError> {
     Ok(NatsBucket { store, client, broken })
 }
 
-/// Makes the bucket. Two that do so at once make one.
+/// Creates the bucket. Two concurrent calls create one.
 ///
-/// Why not the library's own way: it first asks about the account, and does not understand what servers up to 2.9 say.
+/// Why not the library's own function: it first queries the account, and does not understand servers up to 2.9.
 async fn create_bucket(context: &jetstream::Context, name: &str) -> Result<kv::Store, NatsError> {
     let config = stream::Config {
         name: format!("KV_{name}"),
         subjects: vec![format!("$KV.{name}.>")],
-        description: Some("reports and rollouts of zagent".into()),
+        description: Some("zagent reports and rollouts".into()),
         max_messages_per_subject: 1,
         discard: stream::DiscardPolicy::New,
         allow_rollup: true,
@@ -210,12 +210,12 @@ async fn create_bucket(context: &jetstream::Context, name: &str) -> Result<kv::S
     context.get_key_value(name).await.map_err(from_client_error)
 }
 
-/// What was seen when no answer came.
+/// The error when no answer came.
 pub(super) fn no_answer(source: impl Into<Box<dyn Error + Send + Sync>>) -> NatsError {
     NatsError::Lost(source.into())
 }
 
-/// An error of the library: a plain no of the server, or an answer that got lost.
+/// An error of the library: a refusal by the server, or a lost answer.
 pub(super) fn from_client_error(error: impl Error + Send + Sync + 'static) -> NatsError {
     match find_server_error(&error) {
         Some(no) => NatsError::Refused(no.to_string()),
@@ -223,7 +223,7 @@ pub(super) fn from_client_error(error: impl Error + Send + Sync + 'static) -> Na
     }
 }
 
-/// What the server itself said, somewhere inside an error.
+/// The server's own message, somewhere inside an error.
 fn find_server_error(error: &(dyn Error + 'static)) -> Option<jetstream::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -235,7 +235,7 @@ fn find_server_error(error: &(dyn Error + 'static)) -> Option<jetstream::Error> 
     None
 }
 
-/// The server's answer in one error; the library keeps it in the kind of most, not among their causes.
+/// The server's answer in one error; the library stores it in the kind of most errors, not in their causes.
 fn server_error(error: &(dyn Error + 'static)) -> Option<jetstream::Error> {
     macro_rules! kinds {
         ($($error:ty, $kind:path;)+) => {

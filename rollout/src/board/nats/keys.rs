@@ -1,10 +1,10 @@
-//! Keys of a board to keys of a NATS bucket, and back.
+//! Board keys to NATS bucket keys, and back.
 //!
-//! Law: it is reversible, whatever the key holds. A `/` is the `.` between tokens, so that a prefix of whole tokens is a
-//! filter that the server understands; every other byte that a token must not hold is `=` and two hex digits, and an empty
-//! token is a lone `=`.
+//! Law: the mapping is reversible for every key. A `/` becomes the `.` between tokens, so that a prefix of whole tokens
+//! is a filter that the server understands; every other byte that a token must not contain becomes `=` and two hex
+//! digits, and an empty token is a single `=`.
 
-/// What holds nothing between two separators.
+/// An empty token.
 const EMPTY_TOKEN: &str = "=";
 
 /// The key of the bucket.
@@ -26,7 +26,7 @@ fn encode_part(text: &str) -> String {
     token
 }
 
-/// The key of the board; none for one that nobody of us has written.
+/// The board key; `None` for a key that zagent did not write.
 pub(super) fn decode(key: &str) -> Option<String> {
     let tokens: Option<Vec<_>> = key.split('.').map(decode_part).collect();
     let text = tokens?.join("/");
@@ -51,7 +51,7 @@ fn decode_part(token: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What the server filters by: all keys below the last `/` of a prefix. The rest of it is for the reader to judge.
+/// The server-side filter: all keys below the last `/` of a prefix. The reader checks the rest of the prefix.
 pub(super) fn prefix_filter(prefix: &str) -> String {
     match prefix.rsplit_once('/') {
         Some((dir, _)) => format!("{}.>", encode(dir)),
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_comes_back_and_a_bucket_takes_it(key in ".*") {
+        fn every_key_is_reversible_and_valid_in_a_bucket(key in ".*") {
             let encoded = encode(&key);
             prop_assert_eq!(decode(&encoded), Some(key));
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.".contains(c);

@@ -1,7 +1,7 @@
-//! All values below a prefix: the first time in one pass, later only what has changed.
+//! All values below a prefix: the first time in one pass, later only the changes.
 //!
-//! Law: a bucket keeps one message a key, numbered as it came, so what follows the last number seen is what has changed.
-//! A bucket that was made anew, and one that was not read whole for a while, is read whole.
+//! Law: a bucket keeps one numbered message per key, so the messages after the last seen number are the changes. A
+//! bucket that was created again, or that was not read completely for a while, is read completely.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,29 +15,29 @@ use super::connection::{NatsBucket, NatsError, from_client_error, no_answer};
 use super::keys;
 use crate::board::{BoardEntry, VersionToken};
 
-/// Changes that are fetched one by one; more of them are worth a pass.
+/// Maximum number of changes that are fetched one by one; for more, a pass is cheaper.
 const MAX_SINGLE_FETCHES: usize = 16;
-/// How long the next value of a pass may take.
+/// Time limit for the next value of a pass.
 const STALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long changes alone are believed: what a server throws away by its own limits is no change.
+/// How long changes alone are trusted: a value that a server drops by its own limits is not a change.
 const FULL_READ_INTERVAL: Duration = Duration::from_secs(600);
-/// The header of a value that is gone.
+/// The header of a deleted value.
 const DELETED_HEADER: &str = "KV-Operation";
 
-/// What was seen below a prefix.
+/// The known values below a prefix.
 #[derive(Debug)]
 pub(super) struct BucketSnapshot {
-    /// When the bucket was made.
+    /// When the bucket was created.
     bucket_created: String,
-    /// The number up to which everything was seen.
+    /// The number up to which everything is known.
     last: u64,
-    /// When it was last read whole.
+    /// When it was last read completely.
     full_read_at: Instant,
-    /// By key of the board.
+    /// By board key.
     pub(super) values: BTreeMap<String, BoardEntry>,
 }
 
-/// Everything below a prefix, from what was seen before.
+/// Everything below a prefix, based on the known values.
 pub(super) async fn read(
     bucket: &NatsBucket,
     prefix: &str,
@@ -75,13 +75,13 @@ fn bucket_subject(bucket: &NatsBucket, prefix: &str) -> String {
     format!("{}{}", bucket.store.prefix, keys::prefix_filter(prefix))
 }
 
-/// Takes in the next change; false when there is none.
+/// Reads the next change; false when there is none.
 async fn apply_next_change(
     bucket: &NatsBucket,
     prefix: &str,
     seen: &mut BucketSnapshot,
 ) -> Result<bool, NatsError> {
-    // The leader is asked: a replica may not know yet that there is one.
+    // The leader is asked: a replica may not have it yet.
     let asked = bucket
         .store
         .stream
@@ -105,7 +105,7 @@ async fn apply_next_change(
     }
 }
 
-/// Takes in everything from a point on, as fast as the server sends it.
+/// Reads everything from a number on, as fast as the server sends it.
 async fn read_stream(
     bucket: &NatsBucket,
     prefix: &str,
@@ -138,7 +138,7 @@ async fn read_stream(
     }
 }
 
-/// Takes in one message: its number, its value, and whether it says that there is none.
+/// Processes one message: its number, its value, and whether it is a deletion.
 fn apply_message(
     bucket: &NatsBucket,
     prefix: &str,
@@ -149,7 +149,7 @@ fn apply_message(
     let (number, value, is_gone) = message;
     seen.last = seen.last.max(number);
     let key = subject.strip_prefix(&bucket.store.prefix).and_then(keys::decode);
-    // Others may keep things in the bucket.
+    // Other programs may store values in the bucket.
     let Some(key) = key.filter(|key| key.starts_with(prefix)) else { return };
     if is_gone {
         seen.values.remove(&key);

@@ -1,9 +1,9 @@
 //! A board on NATS: a bucket of JetStream's key-value store.
 //!
-//! Law: the token of a value is its revision, and the server compares it. Nothing waits for ever, and a connection that
-//! disappointed is thrown away whole: the next call makes another.
+//! Law: the token of a value is its revision, and the server compares it. Nothing waits forever, and a connection with
+//! an error is dropped completely: the next call opens another.
 //!
-//! Calls block, so they must not be made by a task of an async runtime.
+//! Calls block, so a task of an async runtime must not make them.
 
 mod address;
 mod connection;
@@ -20,7 +20,7 @@ use self::connection::{NatsBucket, NatsConfig, NatsConnection, NatsError, from_c
 use self::list::BucketSnapshot;
 use super::{Board, BoardEntry, BoardError, BoardWrite, VersionToken, check_key};
 
-/// Bytes of a message beside the value: subject and headers.
+/// Bytes of a message in addition to the value: subject and headers.
 const MESSAGE_OVERHEAD: usize = 1024;
 
 /// A board on NATS.
@@ -32,19 +32,18 @@ pub struct NatsBoard {
 }
 
 impl NatsBoard {
-    /// The board of the settings; it connects when it is first asked something.
+    /// The board in the settings; it connects at the first request.
     ///
     /// # Errors
-    /// Fails when `board.url` is no address of a NATS server.
+    /// Fails when `board.url` is not a NATS address.
     pub fn open(board: &settings::BoardSettings) -> Result<Self, BoardError> {
         let refused = |message| BoardError::Refused { board: "nats".into(), message };
-        let url =
-            board.url.as_deref().ok_or_else(|| refused("`board.url` does not say where it is".into()))?;
+        let url = board.url.as_deref().ok_or_else(|| refused("`board.url` is not set".into()))?;
         let address = NatsAddress::parse(url).map_err(|why| refused(format!("`board.url`: {why}")))?;
         let (bucket, credentials, ca) = (board.bucket.clone(), board.credentials.clone(), board.ca.clone());
         let fine = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         if bucket.is_empty() || !bucket.chars().all(fine) {
-            return Err(refused("`board.bucket` has letters, digits, `-` and `_` only".into()));
+            return Err(refused("`board.bucket` may contain only letters, digits, `-` and `_`".into()));
         }
         Ok(Self {
             config: NatsConfig { address, bucket, credentials, ca },
@@ -65,7 +64,7 @@ impl NatsBoard {
         BoardError::Refused { board: self.display_name(), message }
     }
 
-    /// The connection, made when there is none; true when it was there.
+    /// The connection, opened if there is none; true when it was open before.
     fn take_connection(&mut self) -> Result<(NatsConnection, bool), BoardError> {
         match self.connection.take().filter(NatsConnection::is_fresh) {
             Some(link) => Ok((link, true)),
@@ -74,13 +73,13 @@ impl NatsBoard {
                 Err(NatsError::Lost(source)) => Err(self.unreachable(source)),
                 Err(NatsError::Refused(message)) => Err(self.refused(message)),
                 Err(NatsError::Conflict) => {
-                    Err(self.refused("somebody else made the bucket meanwhile".into()))
+                    Err(self.refused("another client created the bucket at the same time".into()))
                 }
             },
         }
     }
 
-    /// Asks what changes nothing: with another connection when an old one does not answer.
+    /// Sends a read request: with another connection when an old one does not answer.
     fn read_retrying<T>(
         &mut self,
         key: &str,
@@ -104,7 +103,7 @@ impl NatsBoard {
         }
     }
 
-    /// Asks what changes something: once.
+    /// Sends a write request: once.
     fn write_once<T>(
         &mut self,
         key: &str,
@@ -145,7 +144,7 @@ impl Board for NatsBoard {
         if write.value.len() + MESSAGE_OVERHEAD > most {
             let size = write.value.len();
             return Err(self.refused(format!(
-                "`{key}` has {size} bytes, and the server takes messages of {most}; raise its `max_payload`"
+                "`{key}` has {size} bytes, and the server accepts messages up to {most}; raise its `max_payload`"
             )));
         }
         let number = self.write_once(key, async |bucket| match &expected {
@@ -194,13 +193,13 @@ impl Board for NatsBoard {
     }
 }
 
-/// The revision that a token names; none for the token of another board. Revisions begin with one: to the server,
-/// nought means that nothing is there.
+/// The revision of a token; `None` for a token of another board. Revisions start at one: for the server, zero means
+/// that the key does not exist.
 fn revision(token: &VersionToken) -> Option<u64> {
     token.0.parse().ok().filter(|number| *number > 0)
 }
 
-/// False for the mark that a removed value leaves.
+/// False for the marker of a deleted value.
 fn is_present(entry: &kv::Entry) -> bool {
     entry.operation == Operation::Put
 }
@@ -213,7 +212,7 @@ async fn update(bucket: &NatsBucket, name: &str, value: &[u8], revision: u64) ->
     })
 }
 
-/// Writes what must not be there; the mark of a removed value is replaced.
+/// Writes a key that must not exist; the marker of a deleted value is replaced.
 async fn create(bucket: &NatsBucket, name: &str, value: &[u8]) -> Result<u64, NatsError> {
     match update(bucket, name, value, 0).await {
         Err(NatsError::Conflict) => {}

@@ -51,7 +51,7 @@ fn a_nats_board_conforms() {
 }
 
 #[test]
-fn a_nats_board_with_tls_and_keys_conforms_and_lets_nobody_else_in() {
+fn a_nats_board_with_tls_and_keys_conforms_and_denies_other_users() {
     needs!("nats-server", "openssl");
     let dir = tempfile::tempdir().unwrap();
     let (config, creds) = keys(dir.path());
@@ -82,7 +82,7 @@ fn a_nats_board_with_tls_and_keys_conforms_and_lets_nobody_else_in() {
 }
 
 #[test]
-fn a_password_is_used_and_never_told() {
+fn a_password_is_used_and_never_shown() {
     needs!("nats-server");
     let dir = tempfile::tempdir().unwrap();
     let users = "authorization { users: [{ user: me, password: \"hunt@er2\" }] }";
@@ -100,7 +100,7 @@ fn a_password_is_used_and_never_told() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_found_again_and_an_empty_one_seen_as_such() {
+fn a_restarted_server_is_used_again_and_an_empty_one_is_detected() {
     needs!("nats-server");
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = Server::start(dir.path(), -1, "");
@@ -128,7 +128,7 @@ fn a_server_that_comes_back_is_found_again_and_an_empty_one_seen_as_such() {
 }
 
 #[test]
-fn a_value_that_the_server_does_not_take_is_named_with_the_way_out() {
+fn a_value_over_the_server_limit_is_named_with_a_hint() {
     needs!("nats-server");
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), -1, "max_payload: 4096");

@@ -1,4 +1,4 @@
-//! A NATS server on this machine, open or with TLS and keys, that ends with its value.
+//! A NATS server on this machine, open or with TLS and keys, that stops with its value.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one on a port, or on any with -1; `more` is added to its configuration.
+    /// Starts one on a port, or on any port with -1; `more` is added to its configuration.
     pub(super) fn start(dir: &Path, port: i32, more: &str) -> Self {
         let config = dir.join("server.conf");
         let store = dir.join("store");
@@ -61,7 +61,7 @@ fn openssl(dir: &Path, arguments: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// An authority and a certificate of 127.0.0.1; gives the server's configuration.
+/// A certificate authority and a certificate for 127.0.0.1; returns the server configuration.
 pub(super) fn tls(dir: &Path) -> String {
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     openssl(dir, &format!("req -x509 {key} -days 2 -subj /CN=ca -keyout ca.key -out ca.pem"));
@@ -86,7 +86,7 @@ fn claims(issuer: &KeyPair, subject: &KeyPair, nats: Value) -> Value {
     json!({"jti": sub, "iat": 1, "iss": iss, "sub": sub, "name": "test", "nats": nats})
 }
 
-/// An operator, an account and a user; gives the server's configuration and the file with the user's credentials.
+/// An operator, an account and a user; returns the server configuration and the file with the user's credentials.
 pub(super) fn keys(dir: &Path) -> (String, PathBuf) {
     let (operator, account, user) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_user());
     let by_operator =
