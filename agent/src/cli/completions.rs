@@ -3,7 +3,7 @@
 use crate::cli_error::ExitStatus;
 use crate::output::Ui;
 
-/// Print a completion script
+/// Print a shell completion script
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
     /// The shell

@@ -12,7 +12,7 @@ use super::settings;
 use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Paint, Ui, json, sanitize, yaml};
 
-/// Look at the configuration
+/// Show the configuration
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]
@@ -21,13 +21,13 @@ pub(super) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Print every effective value and where it comes from
+    /// Print every effective value and where it is set
     Show(ConfigShowArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ConfigShowArgs {
-    /// Only keys that begin with this, such as `run`
+    /// Only keys that start with this prefix, such as `run`
     #[arg(value_name = "KEY")]
     key: Option<String>,
 
@@ -67,9 +67,11 @@ impl ConfigArgs {
 
 fn unknown_key(key: &str) -> CliError {
     let near = zagent_config::suggest::nearest(key, zagent_config::settings::keys());
-    let hint = near
-        .map_or_else(|| "`zagent config show` lists all keys".to_owned(), |k| format!("did you mean `{k}`?"));
-    CliError::usage_hint(format!("there is no key `{key}`"), hint)
+    let hint = near.map_or_else(
+        || "list all keys with `zagent config show`".to_owned(),
+        |k| format!("did you mean `{k}`?"),
+    );
+    CliError::usage_hint(format!("unknown configuration key `{key}`"), hint)
 }
 
 fn settings_text(found: &[&EffectiveSetting], paint: Paint) -> String {
