@@ -1,6 +1,6 @@
-//! Results in, bytes out: stdout is data, stderr is talk.
+//! Results in, bytes out: results on stdout, messages on stderr.
 //!
-//! Law: nothing else in the program writes to the terminal, and what is written cannot steer it.
+//! Law: nothing else in the program writes to the terminal, and printed text cannot control the terminal.
 
 mod mask;
 mod paint;
@@ -20,10 +20,10 @@ pub use ui::{Colour, Ui};
 use zagent_compiler::yaml::{DumpStyle, FlowStyle, dump};
 use zagent_config::Value;
 
-/// How data is printed.
+/// Output format of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OutputFormat {
-    /// For people
+    /// Human-readable
     #[default]
     Text,
     /// One JSON document
@@ -32,19 +32,19 @@ pub enum OutputFormat {
     Yaml,
 }
 
-/// How the report of a run is printed.
+/// Output format of a run report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReportFormat {
-    /// For people: changes, failures and a summary
+    /// Human-readable: changes, failures and a summary
     #[default]
     Text,
     /// One JSON document
     Json,
     /// One YAML document
     Yaml,
-    /// One line of JSON a state as soon as it is done, then one with the summary
+    /// One line of JSON per state as soon as it is done, then a summary line
     Ndjson,
-    /// As Salt prints it
+    /// Salt's layout
     Highstate,
 }
 
@@ -65,14 +65,14 @@ impl From<OutputFormat> for ReportFormat {
 #[must_use]
 pub fn json(value: &impl serde::Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| {
-        // Only a map with keys that are no strings can fail, and values write their keys as strings.
+        // Only a map with keys other than strings can fail, and values write their keys as strings.
         serde_json::json!({"success": false, "errors": [{"message": e.to_string()}]}).to_string()
     });
     text.push('\n');
     text
 }
 
-/// A value as block YAML, keys in the order they have.
+/// A value as block YAML, keys in their own order.
 #[must_use]
 pub fn yaml(value: &Value) -> String {
     let style = DumpStyle {
@@ -85,7 +85,7 @@ pub fn yaml(value: &Value) -> String {
     dump(value, &style)
 }
 
-/// Text from a file or a host, made harmless for a terminal: control characters are shown, not obeyed.
+/// Text from a file or a host, sanitised for the terminal: control characters are shown, not interpreted.
 #[must_use]
 pub fn sanitize(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -94,7 +94,7 @@ pub fn sanitize(text: &str) -> String {
             '\t' => safe.push_str("    "),
             '\n' => safe.push('\n'),
             c if c.is_control() => safe.push(char::REPLACEMENT_CHARACTER),
-            // Marks that reorder the line could make a file look like what it is not.
+            // Marks that reorder the line could disguise a file name.
             '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 safe.push(char::REPLACEMENT_CHARACTER);
             }
