@@ -1,4 +1,4 @@
-//! A daemon for tests: it has answers, and nothing behind them.
+//! A daemon for tests with fixed responses.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,20 +8,20 @@ use super::{
 };
 use crate::status::{AgentStatus, samples};
 
-/// A daemon that only has answers.
+/// A daemon with fixed responses.
 #[derive(Default)]
 pub(crate) struct FakeBackend {
-    /// What was asked for.
+    /// Recorded requests.
     pub(crate) requests: Mutex<Vec<RunRequest>>,
     pub(crate) asked: AtomicUsize,
     pub(crate) told: AtomicUsize,
-    /// How often a wish is still waiting.
+    /// How often a request is still waiting.
     pub(crate) waits: usize,
     pub(crate) stuck: AtomicBool,
     pub(crate) paused: bool,
-    /// What a run ends with.
+    /// Exit code of a run.
     pub(crate) exit: u8,
-    /// Held by a test that wants a daemon that does not answer.
+    /// Locked by a test that needs a daemon that does not respond.
     pub(crate) lock: Mutex<()>,
 }
 
