@@ -1,4 +1,4 @@
-//! What the watchdog reaches: the records, the board, the binaries and the service manager.
+//! What the watchdog connects to: the records, the board, the binaries and the service manager.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -20,10 +20,10 @@ use crate::cli_error::error_chain;
 use crate::cycle;
 use crate::sd_notify::SdNotify;
 
-/// The word for records that are on the board itself.
+/// Setting for records on the board itself.
 const ON_BOARD: &str = "board";
 
-/// The records and the board, as far as there are any.
+/// The records and the board, if configured.
 pub(super) struct BoardLink {
     settings: Settings,
     records: Option<BoardRecords>,
@@ -32,7 +32,8 @@ pub(super) struct BoardLink {
 
 impl BoardLink {
     pub(super) fn open(settings: &Settings) -> Result<Box<dyn RolloutLink>, String> {
-        // A node without any place for records takes part in nothing, which is no fault; one that is there and says no is.
+        // A node without a record store takes part in nothing, which is not an error; a store that refuses
+        // access is.
         let records = cycle::open_records(settings).map_err(|error| error_chain(&error))?;
         let reports = BoardReports::open(settings).map_err(|error| error_chain(&error))?;
         Ok(Box::new(Self { settings: settings.clone(), records, reports }))
@@ -56,7 +57,7 @@ impl RolloutLink for BoardLink {
     }
 }
 
-/// Binaries, from where records say that they are.
+/// Binaries, from the locations in the records.
 pub(super) struct RecordArtifacts {
     pub(super) load: LoadSettings,
 }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_says_no_is_told_and_no_place_is_no_fault() {
+    fn a_refusing_store_is_reported_and_a_missing_store_is_no_error() {
         assert_eq!(opened(""), Ok(()));
         let no = opened("board: {kind: nats, url: 'tls://nats.example.org', bucket: 'a b'}").unwrap_err();
         assert!(no.contains("board.bucket"), "a node that hears of no rollout says why: {no}");
