@@ -1,4 +1,4 @@
-//! Where a tree's files come from: directories, a commit, the binary itself. Each is the compiler's `Files`.
+//! Sources of a tree's files: directories, a commit, the binary itself. Each is a `FileTree` of the compiler.
 
 mod cached;
 mod dir;
@@ -12,5 +12,5 @@ pub use embedded::{EmbeddedFiles, starter_pillar, starter_states};
 pub use git::GitFiles;
 pub use repo_layout::{RepoLayout, RepoLayoutError, RepoSource, read_manifest};
 
-/// The environment that every tree has.
+/// Environment that every tree has.
 pub const BASE: &str = "base";
