@@ -41,7 +41,7 @@ pub(super) struct CheckArgs {
     deny_warnings: bool,
 
     /// Follow Salt's behaviour where zagent is stricter
-    #[arg(long, value_name = "WHOM", value_enum, help_heading = "Configuration")]
+    #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
     compat: Option<super::compile_job::CompatArg>,
 
     /// Salt minion configuration (JSON or YAML) to read compile options from

@@ -73,7 +73,7 @@ pub(super) struct TreeArgs {
     pub(super) salt_config: Option<PathBuf>,
 
     /// Follow Salt's behaviour where zagent is stricter
-    #[arg(long, value_name = "WHOM", value_enum, help_heading = "Configuration")]
+    #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
     pub(super) compat: Option<CompatArg>,
 
     /// Set `opts.test` for templates.

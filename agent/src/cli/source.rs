@@ -150,7 +150,7 @@ impl SourceArgs {
                 "committed": record.committed, "signed_by": signers, "files": record.files.len(),
             })));
         }
-        let by = if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") };
+        let by = if signers.is_empty() { "none".to_owned() } else { signers.join(", ") };
         let serial = record.serial.map_or(String::new(), |serial| format!(", serial {serial}"));
         ui.print(&format!(
             "{lead}\nrevision  {} of {} at {}{serial}\nsigned by {by}\nfiles     {}\n",

@@ -66,8 +66,8 @@ fn every_kind_is_checked_and_results_are_in_order() {
     assert_eq!(got[3], fine("accepts connections", 1));
     assert!(!got[4].0 && got[4].1.contains("refused"), "{got:?}");
     assert_eq!(got[5], fine("exited with 0", 1));
-    assert_eq!(got[6], bad("ended with 3: disk full", 1));
-    assert!(!got[7].0 && got[7].1.starts_with("ended with 127"), "{got:?}");
+    assert_eq!(got[6], bad("exited with 3: disk full", 1));
+    assert!(!got[7].0 && got[7].1.starts_with("exited with 127"), "{got:?}");
 }
 
 #[test]

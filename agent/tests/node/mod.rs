@@ -292,5 +292,5 @@ pub(crate) const STUCK: &str =
 /// True while the daemon runs nothing.
 pub(crate) fn is_idle(status: &AgentStatus) -> bool {
     let doing = status.daemon.as_ref().map_or("", |daemon| &daemon.doing);
-    !["a run", "a dry run", "looking"].iter().any(|words| doing.starts_with(words))
+    !["a run", "a dry run", "checking"].iter().any(|words| doing.starts_with(words))
 }

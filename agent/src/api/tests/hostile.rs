@@ -138,7 +138,7 @@ fn a_client_tolerates_any_server_on_the_socket() {
         ("other", b"SSH-2.0-x\r\n\r\n".to_vec(), "not an HTTP response"),
         ("code", b"HTTP/1.1 x\r\n\r\n{}".to_vec(), "no status code"),
         ("cut", b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{}".to_vec(), "truncated"),
-        ("json", b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec(), "makes no sense"),
+        ("json", b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec(), "sent an invalid response"),
         ("endless", endless, "cannot communicate with the daemon"),
     ];
     let dir = tempfile::tempdir().unwrap();

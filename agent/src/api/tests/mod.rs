@@ -193,7 +193,7 @@ fn a_group_can_reach_the_socket_and_nothing_else() {
     assert_eq!(["root", "root/run", "root/run/agent.sock"].map(mode), [0o710, 0o710, 0o660]);
     ApiClient::new(&socket).status().unwrap();
     let unknown = serve(config("no-such-group"), Arc::new(FakeBackend::default())).unwrap_err();
-    assert!(unknown.to_string().starts_with("there is no group `no-such-group`"), "{unknown}");
+    assert!(unknown.to_string().starts_with("group `no-such-group` does not exist"), "{unknown}");
 }
 
 #[test]

@@ -56,8 +56,8 @@ impl PlanView<'_> {
             RolloutMode::Clock => self.write_waves(&mut out),
         }
         self.write_strata(&mut out);
-        self.write_node_list(["HELD NOW", "WHY"], &self.plan.held, &mut out);
-        self.write_node_list(["LEFT OUT", "WHY"], &self.plan.excluded, &mut out);
+        self.write_node_list(["HELD", "REASON"], &self.plan.held, &mut out);
+        self.write_node_list(["EXCLUDED", "REASON"], &self.plan.excluded, &mut out);
         out
     }
 
@@ -98,7 +98,7 @@ impl PlanView<'_> {
 
     fn write_batches(&self, out: &mut String) {
         let canaries: Vec<_> = self.plan.strata.iter().flat_map(|stratum| &stratum.canaries).collect();
-        let mut table = TextTable::new(["BATCH", "EARLIEST", "NODES", "WHO"]);
+        let mut table = TextTable::new(["BATCH", "EARLIEST", "NODES", "NAMES"]);
         let most = if self.all_nodes { usize::MAX } else { MAX_NAMED };
         for (index, nodes) in self.plan.record.batches.iter().enumerate() {
             let is_canary = !nodes.is_empty() && nodes.iter().all(|node| canaries.contains(&node));
@@ -162,7 +162,7 @@ impl PlanView<'_> {
 
     fn start_text(&self, at: Timestamp) -> String {
         match at <= self.now {
-            true => "at once".into(),
+            true => "now".into(),
             false => format!("{} (in {})", self.wall_time(at), span_text(self.now, at)),
         }
     }

@@ -138,7 +138,7 @@ impl RolloutView<'_> {
         let needless = record.state.is_final() || record.dry_run;
         match &record.driver {
             _ if record.mode == RolloutMode::Clock => (Tone::Plain, "none: the clock decides".into()),
-            None if needless => (Tone::Dim, "nobody".into()),
+            None if needless => (Tone::Dim, "none".into()),
             None => (Tone::Warn, "none yet".into()),
             Some(driver) => {
                 let heard = span_text(driver.heartbeat.min(self.now), self.now);

@@ -126,7 +126,7 @@ impl RolloutStartArgs {
         mut record: RolloutRecord,
     ) -> Result<RolloutRecord, CliError> {
         let first = record.id.clone();
-        let by = record.by.as_deref().unwrap_or("somebody");
+        let by = record.by.as_deref().unwrap_or("an unknown user");
         let note = format!(
             "created by {by}: {}, {}",
             record_text::order_text(&record),

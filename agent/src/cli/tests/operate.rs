@@ -52,7 +52,7 @@ fn a_pause_is_set_shown_and_ended() {
     assert!(!said.err.contains("paused"), "who only looks disturbs no pause: {}", said.all());
     let said = node.say(&asked);
     assert!(
-        said.err.contains("warning: the agent is paused until ") && said.err.contains("by hand"),
+        said.err.contains("warning: the agent is paused until ") && said.err.contains("started manually"),
         "{}",
         said.all()
     );

@@ -226,7 +226,7 @@ fn a_rollout_from_plan_to_completion() {
 
     let said = fleet.start(&["--id", "r1", "--detach"]);
     assert!(
-        said.exit == ExitStatus::Success && said.out.contains("drive it: zagent rollout drive r1"),
+        said.exit == ExitStatus::Success && said.out.contains("to drive it here: zagent rollout drive r1"),
         "{}",
         said.all()
     );
@@ -340,7 +340,7 @@ fn a_plan_warns_about_the_branch_head_and_held_nodes() {
     let plan = |to: &str| fleet.say(&["rollout", "plan", "--component", "states", "--to", to]);
     let head = plan("main");
     assert!(head.exit == ExitStatus::Success && !head.err.contains("is not the head"), "{}", head.all());
-    assert!(head.out.contains("HELD NOW") && head.out.contains("until 22:00"), "{}", head.all());
+    assert!(head.out.contains("HELD") && head.out.contains("until 22:00"), "{}", head.all());
     let back = plan("2222222222222222222222222222222222222222");
     assert!(
         back.exit == ExitStatus::Success && back.err.contains("222222222222 is not the head of `main`"),

@@ -201,7 +201,7 @@ fn usage_errors_of_state_commands_have_hints() {
         (vec!["grians.get", "os"], "did you mean `grains.get`?"),
         (vec!["no.such"], "there is no function `no.such`"),
         (vec!["file.managed"], "`file.managed` needs a name"),
-        (vec!["status.loadavg"], "this agent does not carry it out"),
+        (vec!["status.loadavg"], "zagent does not implement Salt's state"),
         (vec!["state.show_lowstate"], "`zagent show lowstate`"),
         (vec!["file.managed", "/x", "/y"], "`/y` has no key"),
         (vec!["state.sls"], "no SLS name given"),

@@ -60,7 +60,7 @@ impl Daemon<'_> {
             tracing::error!(pid = running.child.pid(), "the run did not stop in time: killed");
             running.child.kill();
         } else {
-            tracing::error!(pid = running.child.pid(), "the run takes too long: told to stop");
+            tracing::error!(pid = running.child.pid(), "the run takes too long: stopping it");
             running.child.stop();
         }
         (running.terminated, running.until) = (true, Instant::now() + STOP_GRACE);

@@ -425,7 +425,7 @@ mod tests {
         let NodePhase::RollingBack { rejects, why, .. } = &rollout_state.node.phase else {
             panic!("{rollout_state:?}")
         };
-        assert!(!rejects && why.contains("somebody moved"), "{why}");
+        assert!(!rejects && why.contains("moved to another revision"), "{why}");
         assert!(rollout_state.node.rejected.is_empty());
     }
 
