@@ -188,7 +188,7 @@ fn judge_revision(
     if view.current == Some(revision.as_str()) {
         return SyncDecision::Current(revision, role);
     }
-    // A pin or an order by name that is newer than the quarantine overrides it.
+    // A pin that is newer than the quarantine overrides it, and so does an order with `anyway`.
     let anyway = matches!(view.constraint, Some(RolloutConstraint::Take { anyway: true, .. }));
     let knows_better = |since: Timestamp| match role {
         RevisionRole::Pinned => view.pin.is_some_and(|pin| pin.since > since),

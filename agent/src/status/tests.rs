@@ -148,7 +148,7 @@ fn a_reason_about_another_revision_is_ignored() {
         (status.why_not.clone(), status.behind_duration().unwrap().as_secs()),
         (None, 9 * 3600 + 52 * 60)
     );
-    assert!(text(&status).contains("seen 9 h ago, not applied yet"));
+    assert!(text(&status).contains("seen 9 h ago, not synced yet"));
 }
 
 #[test]

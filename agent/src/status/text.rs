@@ -173,7 +173,7 @@ impl StatusView<'_> {
         let Some(held) = &status.why_not else {
             return (
                 StatusTone::Attention,
-                format!("{revision} {place}, seen {}, not applied yet", self.ago_text(newest.since)),
+                format!("{revision} {place}, seen {}, not synced yet", self.ago_text(newest.since)),
             );
         };
         // The other messages name their kind of reason themselves.

@@ -52,7 +52,7 @@ pub(super) struct DraftArgs {
     #[arg(long, value_name = "N", help_heading = "Pace")]
     canary: Option<usize>,
 
-    /// Grains that define the strata
+    /// Facts that define the strata
     #[arg(long, value_name = "FACT,…", value_delimiter = ',', help_heading = "Pace")]
     canary_by: Vec<String>,
 
