@@ -1,4 +1,4 @@
-//! The starter tree inside the binary: what `zagent demo` compiles.
+//! Starter tree built into the binary, compiled by `zagent demo`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use zagent_compiler::FileTree;
 
 use zagent_compiler::BASE_ENV;
 
-/// Files that were there when the program was built.
+/// Files embedded at build time.
 pub struct EmbeddedFiles {
     root: &'static str,
     files: &'static [(&'static str, &'static str)],

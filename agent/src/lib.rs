@@ -1,4 +1,4 @@
-//! The agent: a command line around the compiler, the facts of this host and what would change on it.
+//! The agent: a command line around the compiler, the grains of this host and the changes to it.
 
 mod embedded;
 

@@ -1,7 +1,7 @@
-//! What the program has to say about itself while it works: to stderr, never data, never secrets.
+//! Log of the program: to stderr, never results, never secrets.
 //!
-//! Towards a journal each line begins with its priority, as systemd reads it, and with no colours and no time: the
-//! journal has its own.
+//! For a journal, each line starts with its systemd priority, without colours and time: the journal has its
+//! own.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -12,8 +12,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// From now on, warnings go to stderr; with `-v` also what is done, with `-vv` every command. The agent that stays says
-/// what it does without being asked.
+/// Sends warnings to stderr; with `-v` also actions, with `-vv` every command. The daemon logs its actions by
+/// default.
 pub fn init() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let level = match verbosity(args.iter().map(String::as_str)) + usize::from(is_daemon(&args)) {
@@ -22,7 +22,7 @@ pub fn init() {
         _ => LevelFilter::DEBUG,
     };
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    // Somebody else may have started it; then that one counts.
+    // Another subscriber may already be installed; it is kept.
     let _ = if is_journal() {
         log.with_ansi(false).event_format(JournalFormat).try_init()
     } else {
@@ -31,15 +31,15 @@ pub fn init() {
     };
 }
 
-/// True when stderr is the stream that systemd gave for the journal. The variable alone says little: whatever is started
-/// from a service inherits it, with another stderr too.
+/// True when stderr is the journal stream of systemd. The variable alone is not enough: every child of a
+/// service inherits it, even with another stderr.
 pub(crate) fn is_journal() -> bool {
     let Some(told) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     rustix::fs::fstat(std::io::stderr())
         .is_ok_and(|found| told == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// Lines for a journal.
+/// Format of journal lines.
 struct JournalFormat;
 
 impl<S, N> FormatEvent<S, N> for JournalFormat
@@ -59,7 +59,7 @@ where
     }
 }
 
-/// The priority of syslog.
+/// Syslog priority.
 pub(crate) const fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -69,7 +69,7 @@ pub(crate) const fn priority(level: Level) -> u8 {
     }
 }
 
-/// True for `run` without `--once`, and for `watchdog` without a question.
+/// True for `run` without `--once`, and for `watchdog` without a subcommand.
 fn is_daemon(args: &[String]) -> bool {
     let mut words = args.iter().filter(|arg| !arg.starts_with('-'));
     let stays = match words.next().map(String::as_str) {
@@ -80,7 +80,7 @@ fn is_daemon(args: &[String]) -> bool {
     stays && !args.iter().any(|arg| matches!(arg.as_str(), "--once" | "--revert" | "--help" | "-h"))
 }
 
-/// How often `-v` is asked for.
+/// Number of `-v` flags.
 fn verbosity<'a>(args: impl Iterator<Item = &'a str>) -> usize {
     args.take_while(|arg| *arg != "--")
         .map(|arg| match arg.strip_prefix('-') {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_ask_for_more_counts() {
+    fn every_form_of_the_verbose_flag_counts() {
         let table =
             [("run --once", 0), ("-v run", 1), ("run -vv", 2), ("--verbose run -v", 2), ("run -- -v", 0)];
         for (line, expected) in table {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_loop_talks_by_itself() {
+    fn only_the_daemon_logs_by_default() {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         for (line, expected) in [
             ("run", true),

@@ -1,4 +1,4 @@
-//! The program: hands its arguments to the library and its exit code to the system.
+//! The program: passes its arguments to the library and its exit code to the system.
 
 use std::process::ExitCode;
 

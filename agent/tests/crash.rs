@@ -1,7 +1,8 @@
-//! kill -9 at points drawn by lot of a run with 200 file states: no half-written file, no lost undo note, journal and history
-//! open again; a revert restores the host as it was, or the next run converges, and nothing is left lying about.
+//! kill -9 at random points of a run with 200 file states: no half-written file, no lost undo entry, undo
+//! journal and history open again; a revert restores the host, or the next run converges, and no leftovers
+//! remain.
 //!
-//! `RUN_POINTS=n` draws another number of points.
+//! `RUN_POINTS=n` sets the number of points.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
@@ -24,18 +25,18 @@ use self::site::{Site, report};
 const POINTS: usize = 500;
 const STATES: usize = 200;
 
-/// What one path holds.
+/// Content of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     what: String,
     owner: (u32, u32),
-    /// Of files only: whatever is put into a directory changes its time.
+    /// Of files only: adding an entry to a directory changes its time.
     changed: Option<(i64, i64)>,
 }
 
 type Tree = BTreeMap<String, Entry>;
 
-/// Numbers from a seed.
+/// Random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -48,12 +49,12 @@ impl Dice {
     }
 }
 
-/// Some lines, others for each word.
+/// Some lines that differ per word.
 fn text(word: &str) -> String {
     (0..40).fold(String::new(), |text, n| text + &format!("{word} line {n}\n"))
 }
 
-/// New, replaced, dressed and removed files, directories, links, trees and edits, twenty of each.
+/// New, replaced, changed and removed files, directories, links, trees and edits, twenty of each.
 fn sls() -> String {
     let mut sls = String::new();
     let block =
@@ -79,7 +80,7 @@ fn sls() -> String {
     sls
 }
 
-/// Puts the host as it is before every run.
+/// Sets up the host as it is before every run.
 fn fill(host: &Path) {
     let put = |name: String, text: &str, mode: u32| {
         let path = host.join(name);
@@ -131,7 +132,7 @@ fn snapshot(root: &Path) -> Tree {
     tree
 }
 
-/// The same but for times.
+/// Equal except for times.
 fn alike(a: Option<&Entry>, b: Option<&Entry>) -> bool {
     a.map(|e| (&e.what, e.owner)) == b.map(|e| (&e.what, e.owner))
 }
@@ -155,20 +156,20 @@ fn failures(report: &Value) -> String {
     failed.map(|state| state["comment"].to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// A name of an entry that was not yet where it belongs.
+/// Temporary name of an entry that was not moved into place.
 fn is_leftover(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.starts_with(".zagent-") && name.ends_with(".new")
 }
 
-/// One host that is brought to a point again and again.
+/// One host that is set up again and again.
 struct Scene {
     site: Site,
     before: Tree,
     after: Tree,
 }
 
-/// How many entries were not as before when the run was killed, or what is wrong.
+/// Number of entries that differed when the run was killed, or an error.
 type Told = Result<usize, String>;
 
 impl Scene {
@@ -187,7 +188,7 @@ impl Scene {
         all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Kills a run after so many words of it, or so long.
+    /// Kills a run after this many words of output, or after a delay.
     fn kill(&self, words: &[&str], dice: &mut Dice) {
         let mut command = self.site.run(&[words, &["--out", "ndjson"]].concat());
         let (lines, micros) = match dice.below(10) {
@@ -234,7 +235,7 @@ impl Scene {
         Err(format!("the history does not open: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// Every entry is exactly as before or exactly as it should be; how many are not as before.
+    /// Checks that every entry is exactly as before or exactly as it should be; returns how many differ.
     fn judge(&self, tree: &Tree) -> Told {
         let mut moved = 0;
         let all: BTreeSet<&String> = self.before.keys().chain(self.after.keys()).chain(tree.keys()).collect();
@@ -251,7 +252,7 @@ impl Scene {
         Ok(moved)
     }
 
-    /// Reverts the killed run; now and then that is killed too, and done again.
+    /// Reverts the killed run; now and then the revert is killed too, and repeated.
     fn undo(&self, run: &str, dice: &mut Dice) -> Result<(), String> {
         let host = self.site.path("host");
         if dice.below(4) == 0 {
@@ -267,7 +268,7 @@ impl Scene {
         left.map_or(Ok(()), |left| Err(format!("after the revert: {left}")))
     }
 
-    /// The next run brings the host to where it should be, and the one after has nothing to do.
+    /// The next run converges the host, and the one after has nothing to do.
     fn converge(&self) -> Result<(), String> {
         for round in ["the next run", "the run after"] {
             let output = self.site.run(&[]).output().unwrap();
@@ -287,7 +288,7 @@ impl Scene {
 }
 
 #[test]
-fn a_run_that_is_killed_leaves_nothing_half_done() {
+fn a_killed_run_leaves_nothing_half_done() {
     let points = std::env::var("RUN_POINTS").ok().and_then(|n| n.parse().ok()).unwrap_or(POINTS);
     let next = AtomicUsize::new(0);
     let told: Mutex<Vec<(usize, Told)>> = Mutex::default();

@@ -1,6 +1,7 @@
-//! What the daemon costs while nothing happens, and what it leaves behind when something does.
+//! Cost of the idle daemon, and what it leaves behind after work.
 //!
-//! `POLLS` and `TURNS` set how long it is watched; `RELEASE_BIN` names a program that is as small as the shipped one must be.
+//! `POLLS` and `TURNS` set how long it is observed; `RELEASE_BIN` names a program that must be as small as
+//! the shipped one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
@@ -19,12 +20,12 @@ use zagent_daemon::api::RunRequest;
 
 use self::node::{Node, Upstream, eventually};
 
-/// The most that the idle daemon of a release may hold in memory.
+/// Maximum memory of the idle daemon of a release build.
 const BUDGET: u64 = 15_000_000;
-/// The most that may be added between the first and the last quarter of the polls: less than one page in ten polls.
+/// Maximum growth between the first and the last quarter of the polls: less than one page in ten polls.
 const FLAT: u64 = 256 << 10;
 
-/// A number from the environment. In CI everything is watched for as long as it takes.
+/// A number from the environment. In CI everything is observed at full length.
 fn size(name: &str, short: usize, long: usize) -> usize {
     let whole = std::env::var("CI").is_ok_and(|ci| ci == "true");
     let named = std::env::var(name).ok().and_then(|text| text.parse().ok());
@@ -35,20 +36,20 @@ fn release() -> Option<PathBuf> {
     std::env::var_os("RELEASE_BIN").map(PathBuf::from)
 }
 
-/// Bytes of a process in memory.
+/// Resident memory of a process.
 fn resident(pid: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Bytes that a process has written, wherever to.
+/// Bytes that a process has written, anywhere.
 fn written(pid: Pid) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
 }
 
-/// Time that a process and the children that it has waited for have spent on processors.
+/// CPU time of a process and the children that it has waited for.
 fn spent(pid: Pid) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
@@ -58,7 +59,7 @@ fn spent(pid: Pid) -> Duration {
     Duration::from_millis(ticks * 1000 / second)
 }
 
-/// The same of this process.
+/// CPU time of this process.
 fn spent_here() -> Duration {
     let spent = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).unwrap());
     let times = spent.iter().flat_map(|usage| [usage.user_time(), usage.system_time()]);
@@ -71,7 +72,7 @@ fn entries(dir: String) -> usize {
     fs::read_dir(dir).unwrap().count()
 }
 
-/// Everything below a directory: which file it is, how large, and when it was written.
+/// Everything below a directory: identity, size and modification time.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
@@ -102,16 +103,17 @@ fn an_idle_poll_writes_nothing() {
     assert_eq!((files(&root), written(pid)), before);
 }
 
-/// A paused daemon that is told to look again asks its remotes at once and does nothing else: a poll without its wait.
+/// A paused daemon that is notified polls its remotes at once and does nothing else: a poll without its
+/// delay.
 fn poll(node: &Node) {
-    let asked = || node.said().matches("the remotes were asked").count();
+    let asked = || node.said().matches("remotes polled").count();
     let before = asked();
     node.client().notify_changed().unwrap();
     eventually("a poll", || (asked() > before).then_some(()));
 }
 
 #[test]
-fn memory_stays_as_it_is() {
+fn memory_does_not_grow() {
     let polls = size("POLLS", 60, 1000);
     let mut upstream = Upstream::new();
     let mut node = Node::with_program(&upstream.config().replace("1s", "1h"), release());
@@ -153,14 +155,14 @@ fn turns_leave_nothing_behind() {
     let (before, ran_by) = (open(), threads());
     (0..turns).for_each(|n| turn(n % 5 == 0));
     eventually("no descriptor is left", || (open() <= before).then_some(()));
-    // Threads that answer come and go.
+    // API threads come and go.
     eventually("no thread is left", || (threads() <= ran_by).then_some(()));
     assert_eq!(node.children(), [0; 0], "no process is left");
     println!("{turns} turns: {before} descriptors, {ran_by} threads");
 }
 
 #[test]
-fn a_poll_costs_little_more_than_the_question() {
+fn a_poll_costs_little_more_than_the_request() {
     let polls = u32::try_from(size("POLLS", 60, 1000)).unwrap();
     let mut upstream = Upstream::new();
     let path = upstream.repo.path().to_str().unwrap().to_owned();
@@ -183,7 +185,7 @@ fn a_poll_costs_little_more_than_the_question() {
     }
     let bare = (spent_here() - begun) / polls;
     println!("a poll of the daemon {ours:?}, with all that asks for it; the Git library alone {bare:?}");
-    // Without optimisation our own part costs several times as much, and the processes of Git the same.
+    // Without optimisation our own part costs several times as much, while the Git processes cost the same.
     let most = if release().is_some() { 3 } else { 8 };
     assert!(ours <= bare * most, "a poll costs {ours:?}, the Git library alone {bare:?}");
 }

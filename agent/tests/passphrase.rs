@@ -1,4 +1,4 @@
-//! A key behind a passphrase signs a manifest through `ssh-keygen`, which asks its user.
+//! A key with a passphrase signs a manifest through `ssh-keygen`, which prompts the user.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its key has failed")]
 
@@ -18,7 +18,7 @@ fn zagent(dir: &Path, args: &[&str], ask: &Path) -> Output {
 }
 
 #[test]
-fn a_passphrase_is_asked_for() {
+fn the_user_is_prompted_for_a_passphrase() {
     zagent_cache::needs!("ssh-keygen");
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path();

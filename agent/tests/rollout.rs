@@ -1,5 +1,6 @@
-//! Rollouts of states against one node with a real Git remote: held back, released, applied, soaked, confirmed; and everything
-//! that takes it back. What a driver would write is written by the test, as commits of the branch `rollout/<id>`.
+//! States rollouts on one node with a real Git remote: held back, released, applied, soaked, confirmed, and
+//! everything that rolls it back. The test writes what a driver would write, as commits of the branch
+//! `rollout/<id>`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
@@ -27,10 +28,10 @@ use crate::node::{Node, Upstream, eventually, is_idle, marker};
 
 mod node;
 
-/// A check that is fine as long as the host does not hold the file `sick`.
+/// A check that passes as long as the file `sick` does not exist on the host.
 const HEALTH: &str = "health: [{name: web, command: '! test -e $D/host/sick', required: true, tries: 1}]\n";
 
-/// One node that follows a repository, and the rollout that the repository holds.
+/// One node that follows a repository, and the rollout in that repository.
 struct Scene {
     upstream: Upstream,
     node: Node,
@@ -38,7 +39,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A node on `one`, and a rollout that waits for what is to come.
+    /// A node on `one`, and a rollout that is waiting.
     fn new(config: &str) -> Self {
         let mut upstream = Upstream::new();
         let mut node = Node::new(&format!("{}{config}", upstream.config()));
@@ -120,7 +121,7 @@ impl Scene {
         self.upstream.repo.set_branch("rollout/web-42", &commit);
     }
 
-    /// Pushes `two`, which the rollout holds back, and releases nobody yet.
+    /// Pushes `two`, which the rollout holds back, and releases no batch yet.
     fn hold_back(&mut self, sls: &str) -> String {
         self.write(|_| ());
         self.node.until("the rollout is known", |status| status.rollout.is_some());
@@ -146,7 +147,7 @@ impl Scene {
         self.node.until(phase, |status| status.rollout.as_ref().is_some_and(is) && is_idle(status))
     }
 
-    /// The daemon dies as if the power went away, and comes back.
+    /// Kills the daemon as a power cut would, and starts it again.
     fn kill(&mut self) {
         self.node.signal(Signal::SIGKILL);
         self.node.ended();
@@ -207,7 +208,7 @@ fn a_rollout_back_lasts_until_something_new_is_pushed() {
     scene.is("confirmed");
     scene.write(|record| record.state = RolloutStatus::Completed);
     scene.node.until("it stays", |status| {
-        status.why_not.as_ref().is_some_and(|held| held.message.contains("led this node where it is"))
+        status.why_not.as_ref().is_some_and(|held| held.message.contains("set the revision of this node"))
     });
     scene.upstream.polls(3);
     assert_eq!(scene.node.host("marker"), "one\n", "the head is where it was, and so is the node");
@@ -216,7 +217,7 @@ fn a_rollout_back_lasts_until_something_new_is_pushed() {
 }
 
 #[test]
-fn a_paused_node_is_judged_and_begins_nothing() {
+fn a_paused_node_is_checked_and_starts_nothing() {
     let mut scene = Scene::new(HEALTH);
     let second = scene.hold_back(&marker("two"));
     scene.release(BatchPhase::Apply);
@@ -249,7 +250,7 @@ fn a_failing_check_rolls_back_and_quarantines() {
     assert_eq!(status.quarantined[0].revision, second);
     assert!(status.quarantined[0].message.contains("health check web failed"), "{:?}", status.quarantined);
     assert_eq!(status.last_run.unwrap().trigger, "rollout");
-    // Nothing tempts it again: not the level of the record, not the head when all is over.
+    // It is not tried again: not because of the record, not because of the head when the rollout is over.
     scene.write(|record| record.state = RolloutStatus::Completed);
     scene.node.until("it is over", |status| {
         status.why_not.as_ref().is_some_and(|held| held.why == HoldReason::Quarantined)
@@ -278,7 +279,7 @@ fn a_failing_run_rolls_back_and_a_check_that_fails_later_too() {
 }
 
 #[test]
-fn an_abort_while_soaking_rolls_back_without_blame() {
+fn an_abort_while_soaking_rolls_back_without_quarantine() {
     let mut scene = Scene::new(HEALTH);
     let second = scene.hold_back(&marker("two"));
     scene.release(BatchPhase::Apply);
@@ -296,7 +297,7 @@ fn an_abort_while_soaking_rolls_back_without_blame() {
 }
 
 #[test]
-fn a_pin_wins_and_says_so() {
+fn a_pin_overrides_the_rollout_and_reports_it() {
     let mut scene = Scene::new("");
     let second = scene.hold_back(&marker("two"));
     let first = scene.record.from.clone().unwrap();
@@ -310,7 +311,7 @@ fn a_pin_wins_and_says_so() {
 }
 
 #[test]
-fn the_clock_needs_nobody() {
+fn a_clock_rollout_needs_no_driver() {
     let mut scene = Scene::new("");
     scene.write(|record| (record.mode, record.state) = (RolloutMode::Clock, RolloutStatus::Paused));
     scene.node.until("the rollout is known", |status| status.rollout.is_some());
@@ -327,7 +328,7 @@ fn the_clock_needs_nobody() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_goes_on_where_it_was() {
+fn a_killed_daemon_continues_where_it_was() {
     let mut scene = Scene::new(HEALTH);
     let stuck = "stuck: {cmd.run: [{name: 'echo x >> $D/begun; test -e $D/go || read x < $D/never'}]}\n";
     scene.node.pipe("never");
@@ -356,10 +357,10 @@ fn a_daemon_that_is_killed_goes_on_where_it_was() {
 }
 
 #[test]
-fn killed_on_the_way_back_it_goes_back_once() {
+fn killed_during_a_rollback_it_rolls_back_once() {
     let mut scene = Scene::new(HEALTH);
     scene.node.pipe("never");
-    // Going back means running `one` again, which waits at a pipe that the second revision removes the way around.
+    // A rollback runs `one` again, which waits at a pipe because the second revision removes the bypass.
     let waits = "waits: {cmd.run: [{name: 'echo x >> $D/back; test -e $D/go || read x < $D/never'}]}\n";
     fs::write(scene.node.path("host/go"), "").unwrap();
     let first = scene.upstream.push(&scene.node, &format!("{}{waits}", marker("first")));
@@ -368,7 +369,7 @@ fn killed_on_the_way_back_it_goes_back_once() {
     let second = scene.hold_back(&format!("{}gone: {{file.absent: [{{name: $D/go}}]}}\n", marker("two")));
     scene.release(BatchPhase::Apply);
     scene.is("soaking");
-    // The daemon looks at what a turn did when the turn is over; what the run does is seen at once.
+    // The daemon reads the result of a turn when it ends; the effect of the run is visible at once.
     let ran = scene.node.host("back").lines().count();
     scene.write(|record| (record.state, record.reason) = (RolloutStatus::Aborted, Some("enough".into())));
     eventually("it is going back", || (scene.node.host("back").lines().count() > ran).then_some(()));
@@ -405,7 +406,7 @@ fn without_a_daemon_a_timer_is_enough() {
 }
 
 #[test]
-fn a_node_that_may_drive_adopts_what_nobody_drives_and_sees_it_through() {
+fn a_driver_node_adopts_a_rollout_without_a_driver_and_completes_it() {
     let mut scene = Scene::new("board: {kind: sled}\nrollout: {url: board}\ndriver: true\n");
     let paths = Paths::new(scene.node.path("root"));
     let board = || Box::new(SledBoard::new(paths.board()));
@@ -419,7 +420,7 @@ fn a_node_that_may_drive_adopts_what_nobody_drives_and_sees_it_through() {
     scene.node.signal(Signal::SIGTERM);
     scene.node.ended();
 
-    // Written while nobody is there; the head moves with it.
+    // Written while the daemon is down; the head moves with it.
     let second = scene.upstream.push_marker(&scene.node, "two");
     scene.record.to = second.clone();
     scene.record.batches = vec![vec!["node".parse().unwrap()]];

@@ -1,4 +1,5 @@
-//! The program among other processes: signals stop a run in order, and one run at a time changes the host.
+//! The program among other processes: signals stop a run cleanly, and only one run at a time changes the
+//! host.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
@@ -18,7 +19,7 @@ use serde_json::Value;
 
 use self::site::{Site, report};
 
-/// What never comes is a failure after this.
+/// Timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn pipe(site: &Site, name: &str) -> PathBuf {
@@ -27,7 +28,7 @@ fn pipe(site: &Site, name: &str) -> PathBuf {
     path
 }
 
-/// Hears what a command says into a pipe.
+/// Reads what a command writes into a pipe.
 fn hear(path: &Path) -> String {
     let (tell, told) = mpsc::channel();
     let path = path.to_owned();
@@ -43,7 +44,7 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// True once no living process has this number; what is dead and not yet waited for counts as gone.
+/// True once no living process has this ID; a zombie counts as gone.
 fn is_gone(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
@@ -58,7 +59,7 @@ fn state<'r>(report: &'r Value, id: &str) -> &'r Value {
     states.find(|state| state["__id__"] == id).unwrap_or_else(|| panic!("no `{id}` in {report:#}"))
 }
 
-/// The command has a child that does not want to end, and tells the numbers of both.
+/// The command has a child that ignores signals, and prints the IDs of both.
 const STUCK: &str = "
 done: {test.succeed_with_changes: []}
 stuck:
@@ -77,7 +78,7 @@ dependant:
 ";
 
 #[test]
-fn a_signal_ends_the_commands_and_the_report_is_still_there() {
+fn a_signal_stops_the_commands_and_the_report_is_still_written() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         for schedule in ["levels", "ordered"] {
             let site = Site::new(STUCK);
@@ -107,7 +108,7 @@ fn a_signal_ends_the_commands_and_the_report_is_still_there() {
     }
 }
 
-/// Nothing is left to skip when the word comes during the last state: the run was stopped all the same.
+/// Nothing is left to skip when the signal arrives during the last state: the run still counts as stopped.
 #[test]
 fn a_signal_during_the_last_state_cancels_too() {
     let site = Site::new("stuck: {cmd.run: [{name: 'echo go > $D/ready; read x < $D/never'}]}\n");
@@ -121,9 +122,9 @@ fn a_signal_during_the_last_state_cancels_too() {
     assert_eq!((&report["canceled"], output.status.code()), (&true.into(), Some(1)), "{report:#}");
 }
 
-/// The command answers the first request to end by saying so and going on.
+/// The command reacts to the first signal with a message and continues.
 #[test]
-fn a_second_signal_ends_the_program_at_once() {
+fn a_second_signal_ends_the_program_immediately() {
     let site = Site::new(
         "stuck: {cmd.run: [{name: 'trap \"echo again > $D/asked\" TERM; echo $$ > $D/ready; while :; do read x < $D/never; done'}]}\n",
     );
@@ -136,13 +137,13 @@ fn a_second_signal_ends_the_program_at_once() {
     send(&child, Signal::SIGINT);
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(Signal::SIGINT as i32), "{status}");
-    // Whom nobody waits for any more is ended by hand.
+    // The orphaned process is killed explicitly.
     let _ = kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL);
 }
 
-/// Commands get signals as any process does, though the program itself holds them back.
+/// Commands get signals like any process, though the program itself blocks them.
 #[test]
-fn commands_are_not_deaf_to_signals() {
+fn commands_receive_signals() {
     let site = Site::new("deaf: {cmd.run: [{name: 'kill -TERM $$; echo survived'}]}\n");
     let output = site.run(&[]).output().unwrap();
     let report = report(&output);
@@ -164,7 +165,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_run_inside_a_run_is_refused_and_told_who_holds_the_host() {
+fn a_run_inside_a_run_is_refused_and_names_the_lock_holder() {
     let site =
         Site::new("nested: {cmd.run: [{name: '$RUN --out json > $D/said 2>&1; echo $? $PPID > $D/code'}]}\n");
     let output = site.run(&[]).output().unwrap();
@@ -183,7 +184,7 @@ fn a_run_inside_a_run_is_refused_and_told_who_holds_the_host() {
     );
 }
 
-/// The second begins only when the first has ended, though it was there all the time.
+/// The second starts only after the first has ended, though it was waiting all the time.
 #[test]
 fn a_second_run_waits_for_the_first() {
     let site = Site::new(
@@ -208,7 +209,7 @@ fn a_second_run_waits_for_the_first() {
     }
 }
 
-/// Who waits for another run can be stopped; that run is named.
+/// A run that waits for another can be stopped; the other run is named.
 #[test]
 fn a_signal_ends_the_waiting_for_another_run() {
     let site = Site::new("turn: {cmd.run: [{name: 'echo go > $D/ready; read x < $D/pipe'}]}\n");
@@ -225,9 +226,9 @@ fn a_signal_ends_the_waiting_for_another_run() {
     assert_eq!(report(&first.wait_with_output().unwrap())["changed"], 1);
 }
 
-/// A dry run takes no lock and waits for nobody.
+/// A dry run takes no lock and does not wait.
 #[test]
-fn a_dry_run_goes_beside_a_run() {
+fn a_dry_run_works_next_to_a_run() {
     let site = Site::new("turn: {cmd.run: [{name: 'echo go > $D/ready; read x < $D/pipe'}]}\n");
     let (ready, go) = (pipe(&site, "ready"), pipe(&site, "pipe"));
     let first = site.run(&[]).spawn().unwrap();

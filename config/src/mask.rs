@@ -1,26 +1,26 @@
-//! Texts and values in, the same without their secrets out.
+//! Texts and values in, the same without secrets out.
 //!
-//! Law: what was decrypted is hidden wherever it stands, also inside a longer text and in every line of it; in a pillar,
-//! so is what its key calls a secret.
+//! Law: decrypted text is masked wherever it appears, also inside a longer text and in each of its lines; in
+//! a pillar, values with secret key names are masked as well.
 
 use std::borrow::Cow;
 
 use crate::{Map, Value, secret_keys};
 
-/// What stands for a secret.
+/// Replacement for a secret.
 pub const MASKED_TEXT: &str = "********";
 
-/// Lines of a secret that are shorter say nothing and occur everywhere.
+/// Shorter lines of a secret are not masked: they reveal nothing and occur everywhere.
 const MIN_LINE_LEN: usize = 8;
 
-/// Hides secrets.
+/// Masks secrets.
 #[derive(Clone, Debug, Default)]
 pub struct SecretMask {
     secrets: Vec<String>,
 }
 
 impl SecretMask {
-    /// Hides these texts.
+    /// Masks these texts.
     #[must_use]
     pub fn new(secrets: &[String]) -> Self {
         let mut all: Vec<String> = Vec::new();
@@ -29,19 +29,19 @@ impl SecretMask {
             let lines = secret.lines().map(str::trim).filter(|l| l.len() >= MIN_LINE_LEN);
             all.extend(lines.map(str::to_owned));
         }
-        // Longest first, so that a secret inside another does not leave its rest to be seen.
+        // Longest first, so that a secret inside another does not leave the rest visible.
         all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         all.dedup();
         Self { secrets: all }
     }
 
-    /// A text without its secrets.
+    /// A text with secrets masked.
     #[must_use]
     pub fn mask_string(&self, text: &str) -> String {
         self.mask_str(text).into_owned()
     }
 
-    /// The same, without a copy where there is nothing to hide.
+    /// Same, without a copy when there is nothing to mask.
     #[must_use]
     pub fn mask_str<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.secrets.iter().fold(Cow::Borrowed(text), |text, secret| {
@@ -53,19 +53,19 @@ impl SecretMask {
         })
     }
 
-    /// True when there is nothing to hide.
+    /// True when there is nothing to mask.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.secrets.is_empty()
     }
 
-    /// A value without its secrets.
+    /// A value with secrets masked.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
         if self.secrets.is_empty() { value.clone() } else { self.mask_tree(value, false) }
     }
 
-    /// A pillar without its secrets, by content and by the names of keys.
+    /// A pillar with secrets masked, by content and by key names.
     #[must_use]
     pub fn mask_pillar(&self, value: &Value) -> Value {
         self.mask_tree(value, true)
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pillar_hides_what_its_keys_call_secret() {
+    fn pillar_values_with_secret_keys_are_masked() {
         let pillar = r#"{"db": {"password": "p", "user": "u", "root-password": 1}, "tokens": {"ci": "t"}, "token": null}"#;
         let want = r#"{"db": {"password": "********", "user": "u", "root-password": "********"}, "tokens": {"ci": "t"}, "token": null}"#;
         let got = SecretMask::default().mask_pillar(&Value::from_json_str(pillar).unwrap());

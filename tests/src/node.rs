@@ -384,6 +384,6 @@ impl Node {
     #[track_caller]
     pub fn stands_on(&self, revision: &str) {
         assert_eq!(self.revision(), revision);
-        self.call(&["cache", "verify"]).expect(0, &["every file is as it was published"]);
+        self.call(&["cache", "verify"]).expect(0, &["all files match what was published"]);
     }
 }

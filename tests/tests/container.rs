@@ -84,7 +84,7 @@ fn the_daemon_is_a_good_service() {
     let page = scene.node.run(&["systemctl", "status", DAEMON]).out;
     assert!(page.contains(&format!("Status: \"on {}\"", &first[..12])), "{page}");
     scene.node.must(&["zagent", "doctor"]);
-    assert_eq!(scene.hears(DAEMON, "the daemon is up").priority, 6);
+    assert_eq!(scene.hears(DAEMON, "daemon started").priority, 6);
 
     // A reload reads the configuration again; a wrong one changes nothing.
     scene.configure("id: renamed\n");
@@ -92,7 +92,7 @@ fn the_daemon_is_a_good_service() {
     scene.says("the new name", |s| s["node"] == "renamed");
     scene.configure("idd: mistaken\n");
     scene.node.must(&["systemctl", "reload", DAEMON]);
-    assert_eq!(scene.hears(DAEMON, "the configuration is wrong and stays as it was").priority, 3);
+    assert_eq!(scene.hears(DAEMON, "the configuration is invalid, keeping the previous one").priority, 3);
     assert_eq!(
         (scene.show(DAEMON, "MainPID"), scene.show(DAEMON, "SubState")),
         (pid.clone(), "running".into())
@@ -183,7 +183,7 @@ fn the_daemon_survives_bad_pushes_a_lost_network_and_a_reboot() {
     assert_eq!(status["current"]["revision"], first.as_str(), "{status:#}");
     let page = scene.page();
     assert!(page.contains("mangled") && page.contains(&bad[..8]), "{page}");
-    assert!(scene.hears(DAEMON, "is not taken").priority <= 4);
+    assert!(scene.hears(DAEMON, "is held back").priority <= 4);
     scene.node.write("/etc/motd", "somebody was here\n");
     scene.converges("one");
     let second = scene.push("two");
@@ -300,7 +300,7 @@ fn the_timer_does_the_same_without_a_daemon() {
     let broken = "/etc/motd:\n  file.mangled:\n    - contents: two\n".to_owned();
     let bad = scene.server.push(&[("states/motd.sls", broken)]);
     scene.holds_back(&bad, "broken");
-    assert!(scene.hears("zagent-run.service", "is not taken").priority <= 4);
+    assert!(scene.hears("zagent-run.service", "is held back").priority <= 4);
     let second = scene.push("two");
     scene.converges("two");
     let status = scene.is_on(&second);

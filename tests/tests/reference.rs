@@ -65,7 +65,7 @@ fn module(name: &str) -> String {
 fn function(page: &mut String, told: &FunctionDoc) {
     let _ = write!(page, "\n## {}.{}\n\n{}\n", told.module, told.name, told.summary);
     if told.traits.is_unimplemented {
-        page.push_str("\nSalt has it; zagent does not carry it out.\n");
+        page.push_str("\nSalt has this function; zagent does not implement it.\n");
         return;
     }
     page.push_str(&table(&told.parameters));

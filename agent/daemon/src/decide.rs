@@ -1,12 +1,13 @@
-//! What the remotes offer and what the node is told in, what it should be on out.
+//! Offers of the remotes and orders for the node in, revision that it should run out.
 //!
-//! Law: pure. A pin counts more than a rollout, a rollout more than a branch, a testing branch more than the followed one
-//! as long as it stands on top of it; a revision that is quarantined, or was refused a moment ago, is not taken.
+//! Law: pure. A pin takes precedence over a rollout, a rollout over a branch, a testing branch over the
+//! followed branch as long as it is based on it; a quarantined or recently refused revision is not accepted.
 //!
-//! What a rollout gives is judged like a head: it must go forward from what was accepted last of the followed branch, unless
-//! the order says `anyway`. Going back after a failure is none of this: the generation before is on the disk, was judged
-//! when it came, and what is accepted from remotes stays as high as the new one had raised it. So a mended revision has to
-//! stand on the one that failed, and an order for an older one needs `anyway`.
+//! A revision from a rollout is checked like a head: it must descend from the last accepted revision of the
+//! followed branch, unless the order says `anyway`. A rollback after a failure is different: the previous
+//! generation is on disk and was verified when it arrived, and the replay protection record stays at the
+//! level of the new one. A fixed revision must therefore descend from the one that failed, and an order for
+//! an older one needs `anyway`.
 
 use jiff::{SignedDuration, Timestamp};
 use zagent_config::ids::Revision;
@@ -14,12 +15,12 @@ use zagent_config::ids::Revision;
 use super::memory::{HeldRevision, HoldReason, TestingAncestry};
 use crate::operator::pin::{NodePin, PinTarget};
 
-/// How long a revision that was refused is left alone before it is looked at again: keys and clocks change too.
+/// Time until a refused revision is checked again: keys and clocks change too.
 const REFUSED_RETRY_AFTER: SignedDuration = SignedDuration::from_mins(10);
-/// How long a revision that could not be fetched is left alone the first time; then twice as long, and so on.
+/// First retry delay of a revision that could not be fetched; it doubles each time.
 const FETCH_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
-/// In which role a revision is taken.
+/// In which role a revision is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionRole {
     /// The head of the followed branch.
@@ -28,39 +29,40 @@ pub enum RevisionRole {
     Testing,
     /// What the node is pinned to.
     Pinned,
-    /// What a rollout gives it.
+    /// What a rollout assigns.
     Rollout,
 }
 
-/// What rollouts say about the states of this node.
+/// What rollouts require for the states of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutConstraint {
-    /// It stays on what it has; one that has nothing begins with what the others come from, or with the head.
+    /// Stay on the current revision; a node without one starts with the revision the others come from, or
+    /// with the head.
     Stay {
-        /// What the rollout begins with, as far as that is one revision.
+        /// Revision that the rollout starts from, when it is the same for all nodes.
         from: Option<Revision>,
-        /// Why, in words that name a way out.
+        /// Reason, with what to do.
         words: String,
     },
-    /// It stays where a rollout led it until its branch has another head than it had then.
+    /// Stay where a rollout put the node until its branch has a new head.
     Keep {
-        /// What it was given; whoever is on something else is not meant.
+        /// Assigned revision; does not apply to nodes on another one.
         to: String,
-        /// The head then; none when it was not known: then the one that is seen first.
+        /// Head at that time; when unknown, the first one seen.
         head: Option<Revision>,
-        /// Why, in words that name a way out.
+        /// Reason, with what to do.
         words: String,
     },
-    /// It takes exactly this.
+    /// Use exactly this revision.
     Take {
         /// The revision.
         revision: Revision,
-        /// True when it is meant although it is older, or was quarantined.
+        /// True to accept it although it is older or quarantined.
         anyway: bool,
     },
 }
 
-/// What remotes offer.
+/// Offer of the remotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteOffer {
     /// The head of the followed branch.
@@ -72,24 +74,24 @@ pub struct RemoteOffer {
 /// What the node knows about itself.
 #[derive(Clone, Debug, Default)]
 pub struct NodeView<'a> {
-    /// The revision it is on.
+    /// Current revision.
     pub current: Option<&'a str>,
-    /// What it is pinned to.
+    /// Pin.
     pub pin: Option<&'a NodePin>,
-    /// What rollouts say; nothing when branches alone count.
+    /// What rollouts require; none when only branches count.
     pub constraint: Option<&'a RolloutConstraint>,
-    /// Why a revision was not taken the last time.
+    /// Why a revision was held back last time.
     pub held: Option<&'a HeldRevision>,
-    /// Revisions that failed their health checks, and when.
+    /// Quarantined revisions, and when.
     pub quarantined: &'a [(Revision, Timestamp)],
-    /// What was found out about the testing branch.
+    /// What is known about the testing branch.
     pub weighed: Option<&'a TestingAncestry>,
-    /// True when somebody insists: what was refused is looked at again.
+    /// True to check a refused revision again.
     pub retry_refused: bool,
 }
 
 impl NodeView<'_> {
-    /// Whether the testing branch of an offer stands on the followed one, as far as that is known.
+    /// Whether the testing branch of an offer is based on the followed branch, if known.
     #[must_use]
     pub fn testing_counts(&self, offer: &RemoteOffer) -> Option<bool> {
         let same = |weighed: &&TestingAncestry| {
@@ -99,22 +101,22 @@ impl NodeView<'_> {
     }
 }
 
-/// What to do about an offer.
+/// Decision about an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncDecision {
-    /// There is nothing to take.
+    /// Nothing to accept.
     Nothing,
-    /// The node is where it should be.
+    /// The node has the right revision.
     Current(Revision, RevisionRole),
-    /// This one.
+    /// Accept this revision.
     Take(Revision, RevisionRole),
-    /// This head of the testing branch, if it stands on that head of the followed one.
+    /// Accept this head of the testing branch, if it is based on that head of the followed branch.
     CheckTesting(Revision, Revision),
-    /// This one is not taken, and the reason has been found before.
+    /// Held back for a reason that is already known.
     Held(HeldRevision),
-    /// This one is quarantined.
+    /// Quarantined.
     Quarantined(Revision),
-    /// This head is not taken: a rollout says so, in these words.
+    /// Held back by a rollout, with the reason.
     Stay(Revision, String),
 }
 
@@ -159,7 +161,8 @@ pub fn decide_revision(offer: &RemoteOffer, view: &NodeView<'_>, now: Timestamp)
         }
         Some(RolloutConstraint::Stay { from: None, .. } | RolloutConstraint::Keep { .. }) | None => {}
     }
-    // A testing branch stands on a followed one; alone it is nothing, and one that does not count leaves the followed one.
+    // A testing branch is based on a followed branch; alone it is ignored, and one that does not count leaves
+    // the followed branch.
     if let (Some(testing), Some(head)) = (&offer.testing, &offer.head)
         && testing != head
         && view.testing_counts(offer) != Some(false)
@@ -185,7 +188,7 @@ fn judge_revision(
     if view.current == Some(revision.as_str()) {
         return SyncDecision::Current(revision, role);
     }
-    // Whoever pins a node to a revision after it was quarantined knows better, and so does whoever orders it by name.
+    // A pin that is newer than the quarantine overrides it, and so does an order with `anyway`.
     let anyway = matches!(view.constraint, Some(RolloutConstraint::Take { anyway: true, .. }));
     let knows_better = |since: Timestamp| match role {
         RevisionRole::Pinned => view.pin.is_some_and(|pin| pin.since > since),
@@ -203,7 +206,7 @@ fn judge_revision(
             }
             _ => return false,
         };
-        // A clock that was set back says nothing about how long it has been.
+        // A clock that was set back says nothing about the elapsed time.
         held.revision == revision && held.since <= now && now.duration_since(held.since) < pause
     };
     match view.held.filter(|_| !view.retry_refused).filter(judged) {
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_taken_unless_there_is_a_reason_not_to() {
+    fn a_head_is_accepted_unless_there_is_a_reason_not_to() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let (a, b, t) = (revision('a'), revision('b'), revision('e'));
         let offer = |head: &Revision| RemoteOffer { head: Some(head.clone()), testing: None };
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_rollout_led_it_a_node_stays_until_its_branch_moves() {
+    fn a_node_stays_where_a_rollout_put_it_until_its_branch_moves() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let [a, b, c] = ['a', 'b', 'c'].map(revision);
         let keep = |head: Option<&Revision>| RolloutConstraint::Keep {
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_counts_more_than_branches_and_less_than_a_pin() {
+    fn a_rollout_overrides_branches_and_a_pin_overrides_a_rollout() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let [a, b, c, t] = ['a', 'b', 'c', 'e'].map(revision);
         let offer = RemoteOffer { head: Some(b.clone()), testing: Some(t) };

@@ -1,16 +1,16 @@
-//! What went wrong at the edge in, words, a JSON shape and an exit code out.
+//! Error of a command in, message, JSON form and exit code out.
 
 use zagent_cache::CacheError;
 use zagent_config::{Diagnostic, Diagnostics};
 
-/// How the program ends.
+/// Exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// Fine.
+    /// Success.
     Success = 0,
     /// A state failed, or a check found something.
     Failed = 1,
-    /// The command line or the configuration is wrong.
+    /// The command line or the configuration is invalid.
     Usage = 2,
     /// Detailed: failures.
     Failures = 4,
@@ -20,68 +20,68 @@ pub enum ExitStatus {
     NotCompiled = 65,
     /// A remote cannot be reached.
     Unreachable = 69,
-    /// Another run is under way.
+    /// Another run is active.
     Locked = 75,
-    /// A revision was not what it claims to be.
+    /// A revision failed verification.
     Refused = 76,
-    /// The system does not let us.
+    /// Permission denied.
     Permission = 77,
 }
 
 impl ExitStatus {
-    /// Detailed: changes. The same number as [`ExitStatus::Usage`], as Puppet's users expect it.
+    /// Detailed: changes. The same number as [`ExitStatus::Usage`], as Puppet users expect.
     #[expect(non_upper_case_globals, reason = "it reads as one of the variants")]
     pub const Changes: Self = Self::Usage;
 }
 
-/// Why a command gave no data.
+/// Why a command has no result.
 #[derive(Debug)]
 pub enum CliError {
-    /// The command line, the configuration or a file that it names.
+    /// The command line, the configuration or a file named there.
     Usage {
         /// What is wrong.
         message: String,
-        /// A way out.
+        /// What to do next.
         hint: Option<String>,
     },
-    /// The world is not as it must be for this.
+    /// The operation is not possible now.
     Refusal {
-        /// How the program ends.
+        /// Exit status.
         exit: ExitStatus,
-        /// What is in the way.
+        /// The reason.
         message: String,
-        /// A way out.
+        /// What to do next.
         hint: Option<String>,
     },
     /// The states do not compile.
     CompileErrors(Diagnostics),
-    /// The configuration has faults.
+    /// The configuration has errors.
     Configuration(Diagnostics),
 }
 
 impl CliError {
-    /// A mistake in how the program was called.
+    /// A usage error.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), hint: None }
     }
 
-    /// The same, with a way out.
+    /// A usage error with a hint.
     pub fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// Another run is under way.
+    /// Another run is active.
     pub fn locked(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Refusal { exit: ExitStatus::Locked, message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// The system does not let us.
+    /// Permission denied.
     pub fn permission(message: impl Into<String>) -> Self {
-        let hint = Some("run it as root, or set `root` to a directory of yours".into());
+        let hint = Some("run it as root, or set `root` to a directory that you own".into());
         Self::Refusal { exit: ExitStatus::Permission, message: message.into(), hint }
     }
 
-    /// Something was tried and failed.
+    /// An operation failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Refusal { exit: ExitStatus::Failed, message: message.into(), hint: None }
     }
@@ -99,7 +99,7 @@ impl CliError {
         Self::failed(words)
     }
 
-    /// What is wrong, in one line.
+    /// The error on one line.
     #[must_use]
     pub fn summary(&self) -> String {
         match self {
@@ -114,7 +114,7 @@ impl CliError {
         }
     }
 
-    /// The exit code.
+    /// Exit code.
     #[must_use]
     pub const fn exit(&self) -> ExitStatus {
         match self {
@@ -124,7 +124,7 @@ impl CliError {
         }
     }
 
-    /// The shape of every refusal: `{"success": false, "errors": […]}`.
+    /// JSON form of every error: `{"success": false, "errors": […]}`.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let errors: Vec<serde_json::Value> = match self {

@@ -1,4 +1,4 @@
-//! A commit's tree in, one of its directories as a tree of files out.
+//! Tree of a commit in, one of its directories as a file tree out.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use zagent_compiler::BASE_ENV;
 /// Files of a directory of a commit, as `base`.
 pub struct GitFiles {
     tree: Arc<CommitTree>,
-    /// The directory, empty for the root, else with a final `/`.
+    /// The directory, empty for the root, otherwise with a final `/`.
     under: String,
     list: Arc<[String]>,
 }

@@ -1,4 +1,4 @@
-//! From a push to a converged host: one turn of the agent, and the loop around it.
+//! From a push to a converged host: one turn of the agent, and the daemon around it.
 
 pub mod api;
 pub mod error;

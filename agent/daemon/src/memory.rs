@@ -1,6 +1,7 @@
-//! What the agent last saw of its remotes and its runs: the part of the status that must outlive the process.
+//! Saved state of remotes and runs: the part of the status that must survive the process.
 //!
-//! Law: written only when it changed; a poll without news writes nothing. It may be lost: then the next turn fills it.
+//! Law: written only when it changed; a poll without a new revision writes nothing. It can be lost: the next
+//! turn fills it again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,59 +20,59 @@ use zagent_config::json_file::JsonFileError;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, StateOutcome, StateStatus};
 
-/// How many failed states are named.
+/// Maximum number of failed states to name.
 const MAX_ERRORS: usize = 5;
 
-/// All of it.
+/// Saved state of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentMemory {
-    /// The newest revision that a remote offered.
+    /// Newest revision offered by a remote.
     pub newest: Option<NewestRevision>,
-    /// Why the node is not on it.
+    /// Why the node does not have it.
     pub held: Option<HeldRevision>,
-    /// The remotes, in their order.
+    /// Remotes, in their order.
     pub remotes: Vec<RemoteHealth>,
-    /// The last run that changed the host or could have.
+    /// Last run that changed the host or could have.
     pub last_run: Option<LastRun>,
-    /// When a run last succeeded.
+    /// Time of the last successful run.
     pub last_success: Option<Timestamp>,
-    /// States that a run without news had to put right: somebody else had changed the host.
+    /// Drifted states that a run without a new revision corrected: the host was modified outside zagent.
     pub drift: usize,
-    /// Runs that failed in a row.
+    /// Number of consecutive failed runs.
     pub failures: u32,
-    /// Revisions that were rolled back, ever.
+    /// Total number of rolled-back revisions.
     pub rollbacks: u64,
-    /// The health checks, as they last went.
+    /// Last results of the health checks.
     pub health: Vec<HealthStatus>,
     /// When every file of the current generation was last hashed.
     pub verified: Option<Timestamp>,
-    /// What was found out about the testing branch.
+    /// What is known about the testing branch.
     pub weighed: Option<TestingAncestry>,
 }
 
-/// Whether a testing branch stands on the followed one.
+/// Whether a testing branch is based on the followed branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestingAncestry {
     /// The head of the testing branch.
     pub testing: Revision,
-    /// The head of the followed one.
+    /// Head of the followed branch.
     pub head: Revision,
-    /// True when it does.
+    /// True when it is.
     pub counts: bool,
 }
 
 impl AgentMemory {
-    /// Reads it. Nothing there, and what cannot be understood, is an empty one.
+    /// Reads it. A missing or invalid file counts as empty.
     #[must_use]
     pub fn load(path: &Path) -> Self {
         json_file::read(path).ok().flatten().unwrap_or_default()
     }
 
-    /// Writes it, unless what is there says the same.
+    /// Writes it, unless it is unchanged.
     ///
     /// # Errors
-    /// Fails when the system does not let it.
+    /// Fails when the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), JsonFileError> {
         match json_file::read::<Self>(path) {
             Ok(Some(same)) if same == *self => Ok(()),
@@ -79,7 +80,7 @@ impl AgentMemory {
         }
     }
 
-    /// Notes which remotes did not answer, and which one did.
+    /// Records which remotes failed, and which one answered.
     pub fn note_remotes(&mut self, failed: &[SourceError], found: Option<&RemoteHeads>, now: Timestamp) {
         for error in failed {
             let remote = self.remote_entry(&error.remote);
@@ -87,14 +88,14 @@ impl AgentMemory {
             remote.message = Some(error_chain(error));
             *remote.failures.entry(error.kind.as_str().to_owned()).or_default() += 1;
         }
-        // One that answers and does not have the branch is no help.
+        // A remote that answers without the branch does not help.
         if let Some(found) = found.filter(|found| found.head.is_some()) {
             let remote = self.remote_entry(&found.url);
             (remote.failing_since, remote.message) = (None, None);
         }
     }
 
-    /// Forgets remotes that nobody follows any more.
+    /// Removes remotes that are no longer followed.
     pub fn retain_remotes(&mut self, remotes: &Remotes) {
         self.remotes.retain(|seen| remotes.health().any(|health| health.url == seen.url));
     }
@@ -107,7 +108,7 @@ impl AgentMemory {
         &mut self.remotes[at]
     }
 
-    /// Notes the revision that the node should be on. Since when it is known stays as it is.
+    /// Records the revision that the node should have. The time it was first seen is kept.
     pub fn set_newest(
         &mut self,
         revision: Revision,
@@ -125,8 +126,8 @@ impl AgentMemory {
         self.newest = Some(NewestRevision { revision, branch, remote: found.url.clone(), since });
     }
 
-    /// Notes why a revision is not taken. A reason that goes on counts from its start; one that was found again by
-    /// looking counts from now, which is when it was looked at.
+    /// Records why a revision is held back. A continuing reason keeps its start time; a reason found again by
+    /// a check starts now.
     pub fn hold_revision(
         &mut self,
         revision: Revision,
@@ -143,7 +144,7 @@ impl AgentMemory {
         held
     }
 
-    /// Notes what an offer means for this node, as far as nothing has to be done about it.
+    /// Records what an offer means for this node, when nothing has to be done about it.
     pub fn note_offer(
         &mut self,
         wanted: &SyncDecision,
@@ -171,7 +172,7 @@ impl AgentMemory {
             SyncDecision::Current(revision, RevisionRole::Pinned) => match offer.head.clone() {
                 Some(head) if head != *revision => {
                     let pin = orders.pin.as_ref().map(|pin| pin.summary(now, &local_zone()));
-                    let message = format!("{}; `zagent unpin` ends that", pin.unwrap_or_default());
+                    let message = format!("{}; unpin with `zagent unpin`", pin.unwrap_or_default());
                     self.set_newest(head.clone(), RevisionRole::Followed, found, now);
                     self.hold_revision(head, HoldReason::Pinned, message, now);
                 }
@@ -183,7 +184,8 @@ impl AgentMemory {
         }
     }
 
-    /// The node is where it should be. What was refused of another branch that is still offered stays noted.
+    /// The node has the right revision. A refused revision of another branch that is still offered stays
+    /// recorded.
     fn set_current(
         &mut self,
         revision: Revision,
@@ -198,7 +200,7 @@ impl AgentMemory {
         self.set_newest(revision, role, found, now);
     }
 
-    /// Notes how a run ended. One of a few SLS only says nothing about how the whole host is.
+    /// Records the result of a run. A run of selected SLS files says nothing about the whole host.
     pub fn note_run(&mut self, report: &RunReport, news: bool, partial: bool) {
         let counts = [
             ("changed", StateStatus::Changed),
@@ -244,41 +246,41 @@ pub struct NewestRevision {
     pub revision: Revision,
     /// The branch that it was the head of.
     pub branch: String,
-    /// The remote's address, without a password.
+    /// Address of the remote, without a password.
     pub remote: String,
     /// When it was first seen.
     pub since: Timestamp,
 }
 
-/// Why a revision is not the current one.
+/// Why a revision is not current.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRevision {
     /// The revision.
     pub revision: Revision,
-    /// The kind of reason.
+    /// Kind of reason.
     pub why: HoldReason,
-    /// The reason, in words that name a way out.
+    /// Reason, with what to do.
     pub message: String,
     /// Since when.
     pub since: Timestamp,
-    /// How often it was tried since.
+    /// Number of attempts since.
     #[serde(default)]
     pub tries: u32,
 }
 
-/// Kinds of reasons not to take a revision.
+/// Kinds of reasons to hold back a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldReason {
-    /// It was not what it claims to be.
+    /// It failed verification.
     Refused,
     /// It failed its health checks.
     Quarantined,
     /// The agent is paused.
     Paused,
-    /// The node is pinned to another.
+    /// The node is pinned to another revision.
     Pinned,
-    /// A rollout keeps it on another.
+    /// A rollout keeps the node on another revision.
     Rollout,
     /// No maintenance window is open.
     Window,
@@ -289,7 +291,7 @@ pub enum HoldReason {
 }
 
 impl HoldReason {
-    /// The reason in a word, for labels.
+    /// Label of the reason.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -305,28 +307,28 @@ impl HoldReason {
     }
 }
 
-/// A remote, as it was last seen.
+/// Last known state of a remote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemoteHealth {
     /// Its address, without a password.
     pub url: String,
-    /// When it last failed to answer after it had answered; `None` while it is fine.
+    /// Since when it fails; `None` while it works.
     pub failing_since: Option<Timestamp>,
-    /// What it last failed with.
+    /// Its last error.
     pub message: Option<String>,
-    /// How often it failed, by kind.
+    /// Number of failures, by kind.
     pub failures: BTreeMap<String, u64>,
 }
 
-/// A run, in short.
+/// Summary of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// Its name in the history.
+    /// Run ID in the history.
     pub run: String,
-    /// The revision, or the directory that it read.
+    /// Revision, or directory that it read.
     pub revision: String,
-    /// What started it.
+    /// What triggered it.
     pub trigger: String,
     /// When it started.
     pub at: Timestamp,
@@ -334,11 +336,11 @@ pub struct LastRun {
     pub duration_ms: u64,
     /// True when nothing failed.
     pub success: bool,
-    /// True when somebody stopped it.
+    /// True when it was stopped.
     #[serde(default)]
     pub canceled: bool,
-    /// How many states ended how: the words of the report's summary.
+    /// Number of states per result, with the words of the report summary.
     pub counts: BTreeMap<String, usize>,
-    /// What failed, in short: at most a few states, or why there was no run.
+    /// What failed: a few states, or why there was no run.
     pub errors: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! Facts, files and what was remembered in, the report of this node about its states out.
+//! Grains, files and saved state in, report of this node about its states out.
 //!
-//! Law: a fixed list of facts, the one that `rollout.role` names and those of `rollout.facts`, each short, all of them
-//! bounded: a report is read by everybody who looks at the board.
+//! Law: a fixed list of grains, the one set in `rollout.role` and those in `rollout.facts`, each of limited
+//! size: every reader of the board sees a report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use zagent_host::facts::{FactSources, Facts, Grains};
 use zagent_host::timezone::local_zone;
 use zagent_states::template_host::recorded_facts::parse_facts;
 
-/// What targets and strata may ask for.
+/// Grains that targets and strata can use.
 const REPORTED_FACTS: [&str; 20] = [
     "id",
     "host",
@@ -48,12 +48,12 @@ const REPORTED_FACTS: [&str; 20] = [
     "ipv4",
     "ipv6",
 ];
-/// Bytes of one fact.
+/// Maximum size of one grain.
 const MAX_FACT_BYTES: usize = 512;
-/// Facts of `rollout.facts` that are told.
+/// Maximum number of grains from `rollout.facts`.
 const MAX_EXTRA_FACTS: usize = 32;
 
-/// The facts that targets and strata may ask for.
+/// Grains that targets and strata can use.
 pub fn reported_facts(settings: &Settings) -> BTreeMap<String, Json> {
     let facts_dir = Some(settings.facts_dir.clone());
     let facts = Facts::new(FactSources { facts_dir, ..FactSources::new(settings.id.as_str(), parse_facts) });
@@ -66,14 +66,14 @@ pub fn reported_facts(settings: &Settings) -> BTreeMap<String, Json> {
     };
     let mut told: BTreeMap<String, Json> =
         names.filter_map(|name| Some((name.to_owned(), fact(name)?))).collect();
-    // Strata and targets ask for `role`, whatever this fleet calls it.
+    // Strata and targets use `role`, whatever the grain is called in this fleet.
     if let Some(role) = told.get(named).cloned() {
         told.insert("role".into(), role);
     }
     told
 }
 
-/// Of a long list, the beginning: a host with a hundred addresses is still found by its first ones.
+/// The start of a long list: a host with a hundred addresses is still found by its first ones.
 fn truncate_list(value: Json) -> Json {
     let Json::Array(mut list) = value else { return value };
     while !list.is_empty() && Json::from(list.as_slice()).to_string().len() > MAX_FACT_BYTES {
@@ -82,7 +82,7 @@ fn truncate_list(value: Json) -> Json {
     Json::Array(list)
 }
 
-/// What does not change while the agent runs: who it is and what it runs on.
+/// The static part: identity and platform.
 pub fn base_report(settings: &Settings) -> NodeReport {
     NodeReport {
         id: settings.id.clone(),
@@ -103,19 +103,19 @@ pub fn base_report(settings: &Settings) -> NodeReport {
     }
 }
 
-/// What the report of this moment is made from.
+/// Inputs of the current report.
 pub struct ReportInputs<'a> {
-    /// The revision that the node is on.
+    /// Current revision.
     pub revision: Option<&'a str>,
     pub memory: &'a AgentMemory,
     pub orders: &'a OperatorOrders,
     pub windows: &'a [MaintenanceWindow],
-    /// Since when the daemon is up; none when there is none.
+    /// Start time of the daemon; none without a daemon.
     pub since: Option<Timestamp>,
     pub now: Timestamp,
 }
 
-/// The report as of now.
+/// Builds the current report.
 pub fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> NodeReport {
     let ReportInputs { revision, memory, orders, windows, since, now } = *moment;
     let zone = local_zone();
@@ -142,7 +142,7 @@ fn last_run(memory: &AgentMemory) -> Option<ReportedRun> {
     })
 }
 
-/// What the files of the agent tell whoever reports for it: the revision that it is on, and its last run.
+/// Current revision and last run, read from the agent's files by another process that reports for it.
 pub fn revision_and_run(settings: &Settings) -> (Option<String>, Option<ReportedRun>) {
     let paths = settings.paths();
     let current = Cache::open(&paths, &settings.source).and_then(|cache| cache.current()).ok().flatten();
@@ -150,23 +150,24 @@ pub fn revision_and_run(settings: &Settings) -> (Option<String>, Option<Reported
     (revision, last_run(&AgentMemory::load(&paths.memory())))
 }
 
-/// This very process.
+/// This process.
 fn own_process(since: Timestamp, now: Timestamp) -> AgentProcess {
     let uptime = u64::try_from(now.duration_since(since).as_secs()).unwrap_or_default();
     AgentProcess { pid: std::process::id(), uptime }
 }
 
-/// Why this node should take no part in a rollout: somebody wants it where it is, or what somebody wants cannot be read.
+/// Why this node should not take part in a rollout: an operator holds it, or the operator's files cannot be
+/// read.
 ///
-/// Runs that fail, and a head that is quarantined, are no such reason: the node may be waiting for just what is rolled
-/// out. Whoever looks sees them in its last run, and a node whose runs failed before is not judged by its runs
-/// (`course/edge.rs`).
+/// Failed runs and a quarantined head are no such reason: the node may be waiting for exactly what is rolled
+/// out. They are visible in its last run, and a node whose runs failed before is not judged by its runs
+/// (`run_rejection`).
 fn degraded_reason(orders: &OperatorOrders, now: Timestamp) -> Option<String> {
     let pinned = || orders.pin.as_ref().map(|pin| pin.summary(now, &local_zone()));
     orders.damaged.clone().or_else(pinned)
 }
 
-/// True when two reports say the same, but for the time.
+/// True when two reports are equal except for the time.
 pub fn is_same_report(one: &NodeReport, other: &NodeReport) -> bool {
     let pid = |report: &NodeReport| report.child.as_ref().map(|child| child.pid);
     let child = if pid(one) == pid(other) { one.child.clone() } else { other.child.clone() };
@@ -174,14 +175,14 @@ pub fn is_same_report(one: &NodeReport, other: &NodeReport) -> bool {
     *one == other
 }
 
-/// How often the board is told without a change: at the pace of the board, and with every look at the record while a rollout is
-/// under way.
+/// Report interval without a change: that of the board, and with every read of the record while a rollout is
+/// active.
 pub fn publish_interval(settings: &Settings, is_under_way: bool) -> Duration {
     let every = settings.board.every;
     if is_under_way { settings.rollout.poll.min(every) } else { every }
 }
 
-/// The place of the records; none where there is neither a repository nor a board.
+/// Record store; none without a repository and a board.
 pub fn open_records(settings: &Settings) -> Result<Option<BoardRecords>, BoardError> {
     let is_git = |remote: &settings::RemoteSettings| sync::directory_remote(&remote.url).is_none();
     let has_none = settings.rollout.url.is_none()
@@ -190,14 +191,14 @@ pub fn open_records(settings: &Settings) -> Result<Option<BoardRecords>, BoardEr
     if has_none { Ok(None) } else { BoardRecords::open(settings).map(Some) }
 }
 
-/// What was found where the records are.
+/// What the record store holds.
 pub struct FoundRecords {
     pub records: Vec<RolloutRecord>,
-    /// Rollouts whose records are there and cannot be read.
+    /// Rollouts with unreadable records.
     pub unread: Vec<RolloutId>,
 }
 
-/// All records that there are.
+/// All records.
 pub fn read_records(records: &mut dyn Records) -> Result<FoundRecords, BoardError> {
     let all = records.list()?.into_iter().map(|held| held.value).collect();
     Ok(FoundRecords { records: all, unread: records.unreadable() })

@@ -1,6 +1,6 @@
-//! The files of an operator in, what holds the node back out.
+//! Operator files in, what holds the node back out.
 //!
-//! Law: a file that is damaged holds the node where it is: whoever wrote it meant something.
+//! Law: a damaged file holds the node where it is: an operator wrote it for a reason.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -17,16 +17,16 @@ use crate::operator::{clock_text, windows};
 use zagent_config::error_chain;
 use zagent_config::json_file::JsonFileError;
 
-/// What operators ask of this node.
+/// Orders of operators for this node.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorOrders {
     /// The pause, when there is one.
     pub pause: Option<Pause>,
-    /// What the node is pinned to.
+    /// Pin.
     pub pin: Option<NodePin>,
     /// Revisions that failed their health checks.
     pub quarantine: Quarantine,
-    /// What rollouts say.
+    /// State of rollouts.
     pub rollout_state: RolloutState,
     /// What could not be read.
     pub damaged: Option<String>,
@@ -49,7 +49,7 @@ impl OperatorOrders {
         orders
     }
 
-    /// Why nothing may be changed now, in words that name a way out.
+    /// Why nothing may be changed now, with what to do.
     #[must_use]
     pub fn change_obstacle(
         &self,
@@ -58,30 +58,30 @@ impl OperatorOrders {
         zone: &TimeZone,
     ) -> Option<(HoldReason, String)> {
         if let Some(damaged) = &self.damaged {
-            let way = "`zagent resume`, `zagent unpin` or `zagent quarantine clear --all` removes the file, and the daemon \
-                       moves that of rollouts away by itself";
+            let way = "remove the file with `zagent resume`, `zagent unpin` or `zagent quarantine clear \
+                       --all`; the daemon moves a damaged rollout file aside itself";
             return Some((
                 HoldReason::Paused,
-                format!("{damaged}; the node stays as it is until that is mended: {way}"),
+                format!("{damaged}; the node changes nothing until this is fixed: {way}"),
             ));
         }
         if let Some(pause) = self.pause.as_ref().filter(|pause| pause.is_active(now)) {
             return Some((
                 HoldReason::Paused,
-                format!("{}; `zagent resume` ends that", pause.summary(now, zone)),
+                format!("{}; resume with `zagent resume`", pause.summary(now, zone)),
             ));
         }
         match windows::window_state(windows, now, zone) {
             windows::WindowState::Open { .. } => None,
             windows::WindowState::Closed { opens } => {
-                let when = opens.map_or("at no time to come".into(), |at| clock_text(at, now, zone));
+                let when = opens.map_or("never".into(), |at| clock_text(at, now, zone));
                 Some((HoldReason::Window, format!("no maintenance window is open; the next opens {when}")))
             }
         }
     }
 
-    /// Why a rollout may not begin anything here now, for those who wait for it elsewhere: the same words as long as it is the
-    /// same reason. An emergency does not wait for a window.
+    /// Why a rollout may not start anything here now, for those who wait elsewhere: the text is stable as
+    /// long as the reason is the same. An emergency does not wait for a window.
     #[must_use]
     pub fn rollout_obstacle(
         &self,
@@ -100,14 +100,16 @@ impl OperatorOrders {
         }
         match windows::window_state(windows, now, zone) {
             windows::WindowState::Open { .. } => None,
-            windows::WindowState::Closed { opens: None } => Some("outside of its windows for ever".into()),
+            windows::WindowState::Closed { opens: None } => {
+                Some("outside its windows, none will open".into())
+            }
             windows::WindowState::Closed { opens: Some(at) } => {
-                Some(format!("outside of its window until {}", until(at)))
+                Some(format!("outside its window until {}", until(at)))
             }
         }
     }
 
-    /// The revisions that are not tried again, and since when.
+    /// Quarantined revisions, and since when.
     #[must_use]
     pub fn quarantined_revisions(&self) -> Vec<(Revision, Timestamp)> {
         self.quarantine.list().iter().map(|one| (one.revision.clone(), one.since)).collect()
@@ -116,7 +118,7 @@ impl OperatorOrders {
     /// Why a revision is not tried again.
     #[must_use]
     pub fn quarantine_reason(&self, revision: &Revision) -> String {
-        let reason = self.quarantine.find(revision).map_or("no reason is noted", |one| one.reason.as_str());
+        let reason = self.quarantine.find(revision).map_or("no reason recorded", |one| one.reason.as_str());
         format!(
             "it is quarantined: {reason}; push a new revision, or `zagent quarantine clear {}`",
             revision.short()

@@ -1,7 +1,7 @@
-//! A ground in, a run and its consequences out: the trial of what is new, who is told, a reboot.
+//! States source in, run and its consequences out: the trial of a new revision, notifications, a reboot.
 //!
-//! Law: what a new revision breaks is taken back: the host goes to the generation before, and the revision is not tried
-//! again. A trial that was cut off goes on with the next run.
+//! Law: a new revision that breaks the host is rolled back: the host returns to the previous generation, and
+//! the revision is quarantined. An interrupted trial continues with the next run.
 
 use jiff::Timestamp;
 use zagent_cache::{Cache, Generation};
@@ -26,21 +26,21 @@ use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, RunTrigger, StateOutcome, StateStatus};
 
-/// A run of something new or old.
+/// Result of a run on trial or not.
 pub struct AttemptResult {
-    /// What it did; none when it was not even begun.
+    /// Report; none when the run did not start.
     pub report: Option<RunReport>,
-    /// True when what was run has not proved itself yet.
+    /// True when the generation has not passed its health checks yet.
     pub on_trial: bool,
-    /// What speaks against it.
+    /// Reason against it.
     pub rejection: Option<String>,
 }
 
-/// The event by which a state asks for a reboot.
+/// Event by which a state requests a reboot.
 const REBOOT_EVENT: &str = "zagent/reboot";
 
 impl Turn<'_> {
-    /// Runs, and looks whether the host is well afterwards.
+    /// Runs, then checks the health of the host.
     pub fn converge_and_check(
         &self,
         cache: &Cache,
@@ -52,7 +52,7 @@ impl Turn<'_> {
             let ran = hooks.run(&source, self.trigger)?;
             return Ok(TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() });
         }
-        // While a rollout judges what is on trial, this is just a run of it.
+        // While a rollout judges the generation on trial, this is an ordinary run of it.
         let judged = RolloutState::read(&self.settings.paths())
             .is_ok_and(|rollout_state| rollout_state.is_judging(sync::plain_revision(&source.revision)));
         if judged {
@@ -73,7 +73,7 @@ impl Turn<'_> {
         Ok(TurnOutcome { report: tried.report, ..TurnOutcome::default() })
     }
 
-    /// Runs, and tells what speaks against what is on trial.
+    /// Runs, and returns the reason against a generation on trial.
     pub fn attempt(
         &self,
         source: &StatesSource,
@@ -82,14 +82,14 @@ impl Turn<'_> {
     ) -> Result<AttemptResult, CliError> {
         let trial = self.next_trial(source, hooks);
         if trial.as_ref().is_some_and(|trial| trial.tries > MAX_TRIES) {
-            let why = format!("{MAX_TRIES} runs of it were cut off before they came to an end");
+            let why = format!("{MAX_TRIES} runs of it were interrupted before they finished");
             return Ok(AttemptResult { report: None, on_trial: true, rejection: Some(why) });
         }
         let ran = match hooks.run(source, self.trigger) {
             Ok(ran) => ran,
             Err(trouble) => {
                 if let Some(trial) = trial.filter(|_| trouble.exit() == ExitStatus::Locked) {
-                    // It never began: that is no try.
+                    // It never started: that does not count as an attempt.
                     self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, hooks);
                 }
                 return Err(trouble);
@@ -111,7 +111,7 @@ impl Turn<'_> {
         })
     }
 
-    /// The trial of the generation, one try further; the checks of before are made with the first.
+    /// The trial of the generation, one attempt further; the first attempt records the checks from before.
     fn next_trial(&self, source: &StatesSource, hooks: &mut dyn TurnHooks) -> Option<GenerationTrial> {
         let SourceGuard::Generation(generation, _) = &source.guard else { return None };
         let mut trial = GenerationTrial::load(&self.settings.paths(), generation.name())?;
@@ -135,7 +135,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Notes a run for the status and the audit, and begins to tell whoever wants to be told.
+    /// Records a run for the status and the audit, and starts notifications.
     fn note_run(
         &self,
         ran: &CompletedRun,
@@ -156,7 +156,7 @@ impl Turn<'_> {
         webhook::send_all(&self.settings.webhooks, &event, &webhook::WebhookBackoff::default(), self.cancel)
     }
 
-    /// What got worse since before; nothing when nobody looked then.
+    /// Checks that got worse since before; none when there is no earlier result.
     fn find_regressions(
         &self,
         before: &[health::HealthResult],
@@ -169,7 +169,7 @@ impl Turn<'_> {
         health::find_regressions(before, &self.check_health(memory))
     }
 
-    /// How the host does now, for the status too.
+    /// Current health of the host, also saved for the status.
     pub fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
         let found = health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel);
         let now = Timestamp::now();
@@ -177,7 +177,7 @@ impl Turn<'_> {
         found
     }
 
-    /// Goes back to the generation before, and leaves the revision alone from now on.
+    /// Rolls back to the previous generation, and quarantines the revision.
     fn roll_back(
         &self,
         cache: &Cache,
@@ -190,7 +190,7 @@ impl Turn<'_> {
         self.end_trial(hooks);
         let failed = TurnOutcome { rolled_back: true, ..TurnOutcome::default() };
         let Ok(revision) = sync::plain_revision(&bad.revision).parse::<Revision>() else {
-            hooks.warn(&format!("{why}; the states of the image cannot be rolled back"));
+            hooks.warn(&format!("{why}; the baked states cannot be rolled back"));
             save_memory(memory, &paths, hooks);
             return Ok(failed);
         };
@@ -217,7 +217,7 @@ impl Turn<'_> {
         memory.hold_revision(bad.clone(), HoldReason::Quarantined, format!("it is quarantined: {why}"), now);
     }
 
-    /// Runs the generation that is current again, and tells why.
+    /// Runs the current generation again, and says why.
     pub fn rerun_current(
         &self,
         back: Generation,
@@ -228,7 +228,7 @@ impl Turn<'_> {
         let paths = self.settings.paths();
         hooks.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
         memory.rollbacks += 1;
-        // Whatever becomes of the run that follows: that the revision is gone is known.
+        // Whatever the following run does, the rollback is recorded.
         save_memory(memory, &paths, hooks);
         let source = StatesSource::from_generation(back).map_err(|error| CliError::from_cache(&error))?;
         let ran = hooks.run(&source, RunTrigger::Rollout)?;
@@ -242,7 +242,7 @@ impl Turn<'_> {
         Ok(TurnOutcome { report: Some(ran.report), rolled_back: true, ..TurnOutcome::default() })
     }
 
-    /// A run that nothing else follows from.
+    /// A run without further consequences.
     fn finish_run(
         &self,
         ran: CompletedRun,
@@ -256,7 +256,7 @@ impl Turn<'_> {
         TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() }
     }
 
-    /// Notes that a state which changed something wants the host rebooted: `fire_event: zagent/reboot`.
+    /// Records that a changed state requests a reboot: `fire_event: zagent/reboot`.
     fn note_reboot_request(&self, report: &RunReport, hooks: &mut dyn TurnHooks) {
         let asks = |state: &&StateOutcome| {
             state.status() == StateStatus::Changed
@@ -270,7 +270,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Reboots the host when that is needed, allowed and wanted.
+    /// Reboots the host when that is needed and allowed.
     fn reboot_if_needed(&self, hooks: &mut dyn TurnHooks) {
         let (paths, host) = (self.settings.paths(), zagent_host::reboot::RebootHost::default());
         let needed = match zagent_host::reboot::reboot_needed(&paths, &host) {

@@ -1,4 +1,5 @@
-//! A states repository in, where its trees stand out: `roots:` of the manifest, `states/` and `pillar/`, or a flat one.
+//! States repository in, location of its trees out: `roots:` of the manifest, `states/` and `pillar/`, or a
+//! flat tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub enum RepoSource {
     Commit(Arc<CommitTree>),
 }
 
-/// Where the trees stand, from the root of the repository.
+/// Location of the trees, relative to the repository root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepoLayout {
     /// The states.
@@ -30,7 +31,7 @@ pub struct RepoLayout {
     pub pillar: String,
 }
 
-/// Why a directory is no states repository.
+/// Why a directory is not a states repository.
 #[derive(Debug, thiserror::Error)]
 pub enum RepoLayoutError {
     /// Nothing that looks like states.
@@ -44,16 +45,16 @@ pub enum RepoLayoutError {
         /// What is wrong.
         why: String,
     },
-    /// The manifest is wrong.
+    /// The manifest has errors.
     #[error("{0}")]
     Faults(Diagnostics),
 }
 
 impl RepoSource {
-    /// The bytes of a file; `None` when it is not there.
+    /// Content of a file; `None` when it does not exist.
     ///
     /// # Errors
-    /// Fails with words when it is there and cannot be read.
+    /// Fails when the file exists and cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
         match self {
             Self::Dir(root) => {
@@ -63,16 +64,16 @@ impl RepoSource {
         }
     }
 
-    /// The files right below a directory, by name, sorted.
+    /// Files directly in a directory, by name, sorted.
     ///
     /// # Errors
-    /// Fails with words when the directory is there and cannot be read.
+    /// Fails when the directory exists and cannot be read.
     pub fn list_names(&self, dir: &str) -> Result<Vec<String>, String> {
         let list = self.files(dir).list(zagent_compiler::BASE_ENV)?;
         Ok(list.iter().filter(|name| !name.contains('/')).cloned().collect())
     }
 
-    /// A directory of it as a tree of files.
+    /// One of its directories as a file tree.
     #[must_use]
     pub fn files(&self, dir: &str) -> Arc<dyn FileTree> {
         match self {
@@ -81,7 +82,7 @@ impl RepoSource {
         }
     }
 
-    /// True when the file is there.
+    /// True when the file exists.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         match self {
@@ -90,7 +91,7 @@ impl RepoSource {
         }
     }
 
-    /// What a human calls it.
+    /// Display name.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -100,7 +101,7 @@ impl RepoSource {
     }
 }
 
-/// A directory below another, without the dots that would only clutter messages.
+/// A directory below another, without dots that would clutter messages.
 fn join_dir(root: &Path, dir: &str) -> PathBuf {
     let whole = root.join(dir);
     let plain: PathBuf = whole.components().filter(|c| *c != std::path::Component::CurDir).collect();
@@ -111,7 +112,7 @@ impl RepoLayout {
     /// Finds the trees of a repository.
     ///
     /// # Errors
-    /// Fails when nothing there looks like states, or the manifest is broken.
+    /// Fails when nothing looks like states, or the manifest is invalid.
     pub fn find(source: &RepoSource) -> Result<Self, RepoLayoutError> {
         if let Some(layout) =
             read_manifest(source)?.and_then(|manifest| Self::from_manifest(source, &manifest))
@@ -128,7 +129,7 @@ impl RepoLayout {
         if source.has("top.sls") {
             return Ok(Self { states: ".".into(), pillar });
         }
-        // States without a top file are a tree too: `--sls` names what to compile.
+        // States without a top file are a tree too: `--sls` selects what to compile.
         match source {
             RepoSource::Dir(root) if root.join("states").is_dir() => {
                 Ok(Self { states: "states".into(), pillar })
@@ -146,7 +147,7 @@ impl RepoLayout {
             return None;
         }
         let root = |said: &Option<String>, default: &str| said.clone().unwrap_or_else(|| default.to_owned());
-        // A pillar that moved says nothing about where the states are.
+        // A moved pillar says nothing about the location of the states.
         let states = match states {
             None if !source.has("states/top.sls") && source.has("top.sls") => ".".to_owned(),
             said => root(said, tree::STATES),
@@ -155,10 +156,10 @@ impl RepoLayout {
     }
 }
 
-/// The manifest of a repository, when it has one.
+/// Manifest of a repository, when there is one.
 ///
 /// # Errors
-/// Fails when it is there and cannot be read or understood.
+/// Fails when it exists and cannot be read or parsed.
 pub fn read_manifest(source: &RepoSource) -> Result<Option<Manifest>, RepoLayoutError> {
     let path = Path::new(&source.name()).join(tree::MANIFEST).display().to_string();
     let broken = |why: String| RepoLayoutError::Manifest { path: path.clone(), why };
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_found_where_people_put_them() {
+    fn trees_are_found_in_every_layout() {
         let layout = |states: &str, pillar: &str| RepoLayout { states: states.into(), pillar: pillar.into() };
         assert_eq!(found(&[("states/top.sls", "")]).unwrap(), layout("states", "pillar"));
         assert_eq!(found(&[("top.sls", ""), ("pillar/top.sls", "")]).unwrap(), layout(".", "pillar"));

@@ -1,6 +1,6 @@
-//! What the daemon is doing in, one datagram to systemd out.
+//! Daemon state in, one datagram to systemd out.
 //!
-//! Law: without `NOTIFY_SOCKET` nothing happens, and a service manager that does not listen is no reason to stop.
+//! Law: without `NOTIFY_SOCKET` nothing happens, and an unresponsive service manager never stops the daemon.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Longest status in bytes; systemd shows one line.
+/// Maximum length of a status; systemd shows one line.
 const MAX_STATUS_CHARS: usize = 200;
 
-/// Tells the service manager how the daemon is.
+/// Notifies the service manager.
 #[derive(Debug, Default)]
 pub struct SdNotify {
     destination: Option<(UnixDatagram, SocketAddr)>,
@@ -20,7 +20,7 @@ pub struct SdNotify {
 }
 
 impl SdNotify {
-    /// As systemd says in the environment of this process.
+    /// From the environment of this process.
     #[must_use]
     pub fn from_env() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
@@ -32,13 +32,13 @@ impl SdNotify {
         match Self::with_socket(std::env::var_os("NOTIFY_SOCKET").as_deref(), watchdog) {
             Ok(notify) => notify,
             Err(e) => {
-                tracing::warn!(error = %e, "cannot talk to the service manager on NOTIFY_SOCKET");
+                tracing::warn!(error = %e, "cannot notify the service manager on NOTIFY_SOCKET");
                 Self::default()
             }
         }
     }
 
-    /// To a socket: a path, or a name that begins with `@`.
+    /// To a socket: a path, or a name that starts with `@`.
     ///
     /// # Errors
     /// Fails when the name cannot be used.
@@ -50,53 +50,53 @@ impl SdNotify {
             _ => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "it is neither a path nor begins with `@`",
+                    "it is neither a path nor starts with `@`",
                 ));
             }
         };
         let socket = UnixDatagram::unbound()?;
-        // A service manager that is stuck must not hold the daemon.
+        // A stuck service manager must not block the daemon.
         socket.set_nonblocking(true)?;
         Ok(Self { destination: Some((socket, address)), watchdog })
     }
 
-    /// True when somebody wants to hear.
+    /// True when notifications are enabled.
     #[must_use]
     pub const fn is_enabled(&self) -> bool {
         self.destination.is_some()
     }
 
-    /// How often [`Self::ping_watchdog`] should be said; never when none.
+    /// Interval for [`Self::ping_watchdog`]; never when none.
     #[must_use]
     pub const fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// The daemon is up.
+    /// The daemon is ready.
     pub fn ready(&self, words: &str) {
         self.send(&format!("READY=1\nSTATUS={}", status_line(words)));
     }
 
-    /// What the daemon does, in words.
+    /// Activity of the daemon.
     pub fn status(&self, words: &str) {
         self.send(&format!("STATUS={}", status_line(words)));
     }
 
-    /// The daemon still turns.
+    /// The event loop is alive.
     pub fn ping_watchdog(&self) {
         if self.watchdog.is_some() {
             self.send("WATCHDOG=1");
         }
     }
 
-    /// The configuration is read again; [`Self::ready`] ends it.
+    /// The configuration is being reloaded; [`Self::ready`] ends it.
     pub fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=reading the configuration again"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=reloading the configuration"));
     }
 
-    /// The daemon is about to end.
+    /// The daemon is stopping.
     pub fn stopping(&self, words: &str) {
         self.send(&format!("STOPPING=1\nSTATUS={}", status_line(words)));
     }
@@ -104,12 +104,12 @@ impl SdNotify {
     fn send(&self, message: &str) {
         let Some((socket, address)) = &self.destination else { return };
         if let Err(e) = socket.send_to_addr(message.as_bytes(), address) {
-            tracing::debug!(error = %e, "the service manager did not hear");
+            tracing::debug!(error = %e, "the service manager did not receive a notification");
         }
     }
 }
 
-/// Half of the time after which systemd gives the process up.
+/// Half of the time after which systemd kills the process.
 fn parse_watchdog(micros: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
     if pid.is_some_and(|pid| pid.parse() != Ok(own)) {
         return None;
@@ -118,7 +118,7 @@ fn parse_watchdog(micros: Option<&str>, pid: Option<&str>, own: u32) -> Option<D
     Some(Duration::from_micros(micros / 2))
 }
 
-/// One line of bounded length: a line break would begin another message.
+/// One line of limited length: a line break would start another message.
 fn status_line(words: &str) -> String {
     let mut line = String::new();
     for c in words.chars().map(|c| if c.is_control() { ' ' } else { c }) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_arrives_on_a_path_and_on_an_abstract_name() {
+    fn notifications_arrive_on_a_path_and_on_an_abstract_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let name = format!("zagent-notify-test-{}", std::process::id());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listening_is_fine() {
+    fn a_missing_listener_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let gone = SdNotify::with_socket(Some(dir.path().join("gone").as_os_str()), None).unwrap();
         gone.ready("idle");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_manager_that_reads_nothing_does_not_hold_us() {
+    fn a_stuck_service_manager_does_not_block() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let _deaf = UnixDatagram::bind(&path).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_is_fed_twice_as_often_as_asked_and_only_by_whom_it_is_meant_for() {
+    fn the_watchdog_interval_is_half_the_timeout_and_only_for_its_process() {
         let half = Some(Duration::from_millis(1500));
         assert_eq!(parse_watchdog(Some("3000000"), None, 7), half);
         assert_eq!(parse_watchdog(Some("3000000"), Some("7"), 7), half);

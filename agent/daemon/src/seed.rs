@@ -1,12 +1,12 @@
-//! What makes this machine's chance its own: the machine's id in, a number that stays the same out.
+//! Machine ID in, a stable number out: the seed of this machine's randomness.
 
 use std::io::Read;
 
-/// Where systems keep the id that they were given when they were installed.
+/// Files with the ID that a system gets when it is installed.
 const MACHINE_ID_FILES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
-/// The number of this machine: from its id, or from the node's name where it has none. Clones of one image share an id, so the
-/// name counts as well.
+/// Seed of this machine: from its ID, or from the node name when there is none. Clones of one image share an
+/// ID, so the name is included.
 #[must_use]
 pub fn machine_seed(node: &str) -> u64 {
     let id = MACHINE_ID_FILES.iter().find_map(|path| {
@@ -17,7 +17,7 @@ pub fn machine_seed(node: &str) -> u64 {
     seed_from(&id.unwrap_or_default(), node)
 }
 
-/// The number of a machine's id and a node's name.
+/// Seed of a machine ID and a node name.
 #[must_use]
 pub fn seed_from(machine_id: &str, node: &str) -> u64 {
     let hash = blake3::hash(format!("{machine_id}\n{node}").as_bytes());

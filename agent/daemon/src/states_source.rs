@@ -1,7 +1,7 @@
-//! The cache and the baked directory in, the directory that a run reads out: decided before every run.
+//! Cache and baked directory in, the directory that a run reads out: decided before every run.
 //!
-//! Law: the cache counts whenever it holds files. A look that falls into the moment of a flip must not switch a run to
-//! the baked states, so an empty cache is looked at again before it is believed.
+//! Law: the cache takes precedence whenever it holds files. A read during the switch of `current` must not
+//! select the baked states, so an empty cache is checked again several times.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,47 +9,47 @@ use std::time::Duration;
 use zagent_cache::{Cache, CacheError, Generation, GenerationPin, VerifiedTree};
 use zagent_config::settings::Settings;
 
-/// How often an empty or missing cache is looked at again.
+/// Number of retries for an empty or missing cache.
 const EMPTY_CACHE_RETRIES: usize = 5;
-/// How long between two looks.
+/// Delay between two retries.
 const RETRY_DELAY: Duration = Duration::from_millis(25);
 
-/// What is told when a run falls back to the states that came with the image.
+/// Warning when a run falls back to the baked states.
 pub const FALLBACK_WARNING: &str =
     "state-file cache dir empty or missing after retries, falling back to baked states dir";
-/// What is told when the agent starts with nothing to run.
+/// Warning when the agent starts without states.
 pub const NO_STATES_AT_BOOT: &str = "states engine unavailable at boot; will build when state files appear";
-/// What a run with nothing to read answers.
+/// Error of a run without states.
 pub const NO_STATES: &str = "states engine unavailable: no states directory exists yet (state files not yet synced from \
                            Git and no baked states dir); retry after state files are published";
 
-/// Where a run reads.
+/// Source of a run.
 #[derive(Debug)]
 pub struct StatesSource {
-    /// The top of the repository.
+    /// Top directory of the repository.
     pub top: PathBuf,
-    /// The commit, or the directory in words.
+    /// Commit, or a description of the directory.
     pub revision: String,
-    /// What holds it in place while a run reads it.
+    /// Keeps it in place while a run reads it.
     pub guard: SourceGuard,
 }
 
-/// What a ground is part of.
+/// What a source belongs to.
 #[derive(Debug)]
 pub enum SourceGuard {
     /// A generation: not pruned while this lives.
     Generation(Box<Generation>, GenerationPin),
-    /// A revision that was verified and is not published: gone when this is dropped.
+    /// A verified, unpublished revision: removed when this is dropped.
     Verified(Box<VerifiedTree>),
-    /// The states of the image.
+    /// The baked states.
     Baked,
 }
 
 impl StatesSource {
-    /// The cache, else the baked directory, else nothing. `wait` is asked to let a little time pass.
+    /// The cache, otherwise the baked directory, otherwise nothing. `wait` is called for each delay.
     ///
     /// # Errors
-    /// Fails when the cache is there and cannot be read.
+    /// Fails when the cache exists and cannot be read.
     pub fn find(
         settings: &Settings,
         cache: &Cache,
@@ -58,7 +58,7 @@ impl StatesSource {
         for look in 0..=EMPTY_CACHE_RETRIES {
             if let Some(generation) = cache.current()?.filter(|generation| has_files(generation.tree_dir())) {
                 match Self::from_generation(generation) {
-                    // Pruned in this moment: there is another one.
+                    // Pruned at this moment: there is another one.
                     Err(CacheError::NoGeneration { .. }) => continue,
                     found => return found.map(Some),
                 }
@@ -75,31 +75,31 @@ impl StatesSource {
         }))
     }
 
-    /// A generation, held in place.
+    /// A generation, pinned.
     ///
     /// # Errors
-    /// Fails when it was pruned in this moment.
+    /// Fails when it was pruned at this moment.
     pub fn from_generation(generation: Generation) -> Result<Self, CacheError> {
         let pin = generation.pin()?;
         let (top, revision) = (generation.tree_dir().to_owned(), generation.record().revision.clone());
         Ok(Self { top, revision, guard: SourceGuard::Generation(Box::new(generation), pin) })
     }
 
-    /// A revision that is not published.
+    /// An unpublished revision.
     #[must_use]
     pub fn from_verified(verified: VerifiedTree) -> Self {
         let (top, revision) = (verified.dir(), verified.record().revision.clone());
         Self { top, revision, guard: SourceGuard::Verified(Box::new(verified)) }
     }
 
-    /// True when these are the states of the image.
+    /// True for the baked states.
     #[must_use]
     pub const fn is_baked(&self) -> bool {
         matches!(self.guard, SourceGuard::Baked)
     }
 }
 
-/// True when there is anything at all in the directory.
+/// True when the directory is not empty.
 pub fn has_files(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }

@@ -1,6 +1,6 @@
-//! Remotes in, a generation out: poll, decide, fetch, stage, verify, compile, publish.
+//! Remotes in, generation out: poll, decide, fetch, stage, verify, compile, publish.
 //!
-//! Law: what fails on the way changes nothing; the last good generation stays, and the reason is remembered.
+//! Law: a failure changes nothing; the last good generation stays, and the reason is saved.
 
 pub mod ordered;
 
@@ -26,66 +26,66 @@ use crate::error::CliError;
 use crate::operator::pin::{NodePin, PinTarget};
 use zagent_config::error_chain;
 
-/// How far a history is followed back, in steps, to see whether one commit stands on another.
+/// Depths to which a history is fetched to find out whether one commit descends from another.
 const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];
-/// All of a history.
+/// The whole history.
 const WHOLE_HISTORY: u32 = i32::MAX.unsigned_abs();
 
-/// How a sync is meant.
+/// Options of a sync.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SyncOptions {
-    /// History may be rewritten, and an older revision taken, this once.
+    /// Accept a rewritten history or an older revision, this time.
     pub allow_rewind: bool,
-    /// What was refused a moment ago is looked at again.
+    /// Check a recently refused revision again.
     pub retry_refused: bool,
-    /// A new revision is not taken for this reason, however good it is.
+    /// Hold back a new revision for this reason, even when it is valid.
     pub hold: Option<HoldReason>,
-    /// Verified and compiled, but not published.
+    /// Verify and compile, but do not publish.
     pub preview: bool,
-    /// What the node is on is verified once more: keys may have been revoked since.
+    /// Verify the current generation again: keys may have been revoked.
     pub reverify: bool,
 }
 
-/// How a sync ended.
+/// Result of a sync.
 #[derive(Debug)]
 pub enum SyncOutcome {
     /// There is no remote.
     NoRemote,
-    /// The node is on what it should be on.
+    /// The node has the right revision.
     Current,
-    /// There is a new generation.
+    /// A new generation was published.
     Published(Box<Generation>),
-    /// There would be a new generation.
+    /// A new generation would be published.
     Preview(Box<VerifiedTree>),
-    /// Something is offered that is not taken.
+    /// A revision is held back.
     Held(HeldRevision),
-    /// Nobody answered with a revision.
+    /// No remote answered with a revision.
     Offline(Vec<SourceError>),
 }
 
-/// What a sync works on.
+/// Inputs of a sync.
 pub struct StatesSync<'a> {
     /// The settings.
     pub settings: &'a Settings,
     /// The generations.
     pub cache: &'a Cache,
-    /// What is remembered.
+    /// Saved state.
     pub memory: &'a mut AgentMemory,
-    /// What operators ask of the node.
+    /// Orders of operators.
     pub orders: &'a OperatorOrders,
-    /// What tells this node from others.
+    /// Seed of this node.
     pub seed: u64,
-    /// What it has to say beside how it ended.
+    /// Additional messages.
     pub notes: Vec<String>,
-    /// Says whether the states of a directory compile for this node.
+    /// Checks whether the states of a directory compile for this node.
     pub check_compiles: &'a mut dyn FnMut(&Path) -> Result<(), CliError>,
 }
 
 impl StatesSync<'_> {
-    /// Asks the remotes, and takes what they offer.
+    /// Polls the remotes, and takes what they offer.
     ///
     /// # Errors
-    /// Fails when the cache cannot be used. Remotes and revisions that are no good are no error of this.
+    /// Fails when the cache cannot be used. Bad remotes and revisions are not errors here.
     pub fn sync_head(&mut self, options: SyncOptions, now: Timestamp) -> Result<SyncOutcome, CacheError> {
         let source = &self.settings.source;
         if source.remotes.is_empty() {
@@ -129,7 +129,7 @@ impl StatesSync<'_> {
             SyncDecision::Stay(revision, words) => {
                 Ok(SyncOutcome::Held(self.memory.hold_revision(revision, HoldReason::Rollout, words, now)))
             }
-            // What cannot be told leaves the node where it is.
+            // When the answer is unknown, the node stays where it is.
             SyncDecision::CheckTesting(..) | SyncDecision::Current(..) => Ok(SyncOutcome::Current),
             SyncDecision::Held(held) => Ok(SyncOutcome::Held(held)),
             SyncDecision::Quarantined(revision) => {
@@ -172,7 +172,7 @@ struct OfferedRevision<'a> {
     role: RevisionRole,
 }
 
-/// Why a revision was not taken.
+/// Why a revision was not accepted.
 struct NotTaken(HoldReason, String);
 
 impl From<CacheError> for NotTaken {
@@ -180,7 +180,7 @@ impl From<CacheError> for NotTaken {
         match error {
             CacheError::Refused(refusal) => Self::from(*refusal),
             error if error.is_refusal() => Self(HoldReason::Refused, error_chain(&error)),
-            // The node's own trouble says nothing against the revision, nor against the one that is there.
+            // A local problem says nothing against the revision, nor against the current one.
             error => Self(HoldReason::Unfetched, error_chain(&error)),
         }
     }
@@ -195,7 +195,7 @@ impl From<Refusal> for NotTaken {
     }
 }
 
-/// Why a revision is refused, and a way out where there is one.
+/// Why a revision is refused, with what to do, when known.
 fn refusal_text(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Signature(error) => format!("{}; {}", error_chain(error), error.hint()),
@@ -220,7 +220,8 @@ impl StatesSync<'_> {
     ) -> Result<SyncOutcome, NotTaken> {
         let OfferedRevision { found, revision, role } = *offered;
         let branch = self.branch_name(found, role);
-        // A pin to a commit is somebody's word: it is judged by itself and moves no floor.
+        // A pin to a commit is an explicit order: it is verified alone and does not change the replay
+        // protection record.
         let line_name = match role {
             RevisionRole::Pinned if found.head.as_ref() != Some(revision) => {
                 format!("pin:{}", revision.short())
@@ -251,7 +252,7 @@ impl StatesSync<'_> {
         };
         let verified = staged.verify(&proof)?;
         if let Err(trouble) = (self.check_compiles)(&verified.dir()) {
-            // Where it lies for the moment says nothing to whoever wrote it.
+            // The temporary directory means nothing to the author.
             let words = trouble.summary().replace(&format!("{}/", verified.dir().display()), "");
             return Err(NotTaken(HoldReason::Broken, format!("it does not compile: {words}")));
         }
@@ -262,12 +263,12 @@ impl StatesSync<'_> {
         GenerationTrial::begin(&self.settings.paths(), generation.name())
             .map_err(|error| NotTaken(HoldReason::Unfetched, error_chain(&error)))?;
         if let Err(error) = self.cache.gc() {
-            tracing::warn!(error = error_chain(&error), "old generations stay");
+            tracing::warn!(error = error_chain(&error), "cannot remove old generations");
         }
         Ok(SyncOutcome::Published(Box::new(generation)))
     }
 
-    /// Whether a tree stands on what was accepted last; only asked for when that decides something.
+    /// Whether a tree descends from the last accepted one; computed only when it matters.
     fn ancestry(
         &self,
         staged: &StagedRevision,
@@ -282,12 +283,12 @@ impl StatesSync<'_> {
             staged.unproven_ancestor(branch)?.and_then(|revision| revision.parse::<Revision>().ok());
         let Some(old) = doubted else { return Ok(Ancestry::Unknown) };
         match line.ancestry(&old) {
-            // In doubt it is not taken: whoever serves it could hide the history that speaks against it.
+            // In doubt it is refused: the server could hide the history that proves the rewrite.
             Ancestry::Unknown => Err(NotTaken(
                 HoldReason::Unfetched,
                 format!(
-                    "its history cannot be followed back to {}, which was accepted before; \
-                     `zagent source sync --allow-rewind` takes it all the same",
+                    "cannot trace its history back to {}, which was accepted before; \
+                     to accept it anyway: `zagent source sync --allow-rewind`",
                     old.short()
                 ),
             )),
@@ -295,7 +296,7 @@ impl StatesSync<'_> {
         }
     }
 
-    /// What the node should be on.
+    /// Revision that the node should have.
     fn decide(
         &self,
         offer: &RemoteOffer,
@@ -318,20 +319,20 @@ impl StatesSync<'_> {
         Ok(decide_revision(offer, &standing, now))
     }
 
-    /// Names a testing branch that does not count.
+    /// Reports a testing branch that does not count.
     fn note_testing(&mut self, offer: &RemoteOffer, found: &RemoteHeads) {
         let standing = NodeView { weighed: self.memory.weighed.as_ref(), ..NodeView::default() };
         if self.orders.pin.is_none() && standing.testing_counts(offer) == Some(false) {
             self.notes.push(format!(
-                "the branch `{}` does not stand on top of `{}` and does not count: rebase it, or delete it",
+                "the branch `{}` is not based on `{}` and is ignored: rebase it, or delete it",
                 testing_branch(self.settings).unwrap_or_default(),
                 found.branch
             ));
         }
     }
 
-    /// Finds out whether a testing branch counts: it stands on the followed one, as that is offered and as it was
-    /// accepted. What cannot be told does not count, and is looked at again with the next head.
+    /// Finds out whether a testing branch counts: it is based on the followed branch, as offered and as
+    /// accepted. When unknown it does not count, and is checked again with the next head.
     fn check_testing(
         &mut self,
         remotes: &mut Remotes,
@@ -374,7 +375,7 @@ impl StatesSync<'_> {
     }
 }
 
-/// A branch whose history can be followed back.
+/// A branch with a history that can be fetched further.
 struct BranchHistory<'a> {
     remotes: &'a mut Remotes,
     store: &'a ObjectStore,
@@ -383,7 +384,8 @@ struct BranchHistory<'a> {
 }
 
 impl BranchHistory<'_> {
-    /// Whether the wanted commit stands on another. What cannot be told within the deadline is unknown.
+    /// Whether the wanted commit descends from another. Unknown when it cannot be decided within the
+    /// deadline.
     fn ancestry(&mut self, old: &Revision) -> Ancestry {
         let mut steps = DEEPEN_STEPS.into_iter();
         loop {
@@ -392,23 +394,23 @@ impl BranchHistory<'_> {
                 Ok(Some(false)) => return Ancestry::NotDescendant,
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "the history cannot be read");
+                    tracing::warn!(error = error_chain(&error), "cannot read the history");
                     return Ancestry::Unknown;
                 }
             }
             let Some(by) = steps.next() else { return Ancestry::Unknown };
             if let Err(error) = self.remotes.deepen(self.want, self.store, by, self.deadline) {
-                tracing::warn!(error = error_chain(&error), "the history cannot be followed back");
+                tracing::warn!(error = error_chain(&error), "cannot fetch more of the history");
                 return Ancestry::Unknown;
             }
         }
     }
 }
 
-/// Stages the current generation anew: from what was fetched before, or from a remote.
+/// Stages the current generation again: from objects fetched earlier, or from a remote.
 ///
 /// # Errors
-/// Says in words why that is not possible.
+/// The reason why that is not possible.
 pub fn restage_current(
     settings: &Settings,
     cache: &Cache,
@@ -432,8 +434,8 @@ pub fn restage_current(
             cache.stage_commit(&store, &revision)
         }
         Err(_) => {
-            let dir =
-                directory_remote(&record.source).ok_or_else(|| format!("`{}` is gone", record.source))?;
+            let dir = directory_remote(&record.source)
+                .ok_or_else(|| format!("`{}` does not exist any more", record.source))?;
             cache.stage_dir(&dir)
         }
     };
@@ -451,7 +453,7 @@ pub fn restage_current(
     verified.publish().map_err(|error| error_chain(&error))
 }
 
-/// The remotes as they are followed: on their branch, or on the one that the node is pinned to.
+/// The remotes as followed: on their branch, or on the branch that the node is pinned to.
 #[must_use]
 pub fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -> Remotes {
     let mut source = settings.source.clone();
@@ -462,20 +464,20 @@ pub fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -
     Remotes::new(&source, seed)
 }
 
-/// The directory that a remote is, when it is a plain one.
+/// Directory of a remote, when it is a plain directory.
 #[must_use]
 pub fn directory_remote(url: &str) -> Option<PathBuf> {
     let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
     (path.is_absolute() && DirSource::is_plain_dir(path)).then(|| path.to_owned())
 }
 
-/// A revision as remotes name it: that of a directory has a word before it.
+/// A revision as remotes name it: that of a directory has a prefix.
 #[must_use]
 pub fn plain_revision(revision: &str) -> &str {
     revision.strip_prefix(DIR_PREFIX).unwrap_or(revision)
 }
 
-/// The branch that only this node follows.
+/// The testing branch of this node.
 #[must_use]
 pub fn testing_branch(settings: &Settings) -> Option<String> {
     settings.source.testing.then(|| format!("testing/{}", settings.id))
@@ -487,7 +489,7 @@ fn no_branch_error(found: &RemoteHeads) -> SourceError {
         kind: SourceErrorKind::NoBranch,
         retry_after: None,
         message: format!(
-            "the branch `{}` does not exist on {}: push it, or set `branch` of the remote",
+            "the branch `{}` does not exist on {}: push it, or correct `branch` of the remote",
             found.branch, found.url
         ),
         source: None,
@@ -497,7 +499,7 @@ fn no_branch_error(found: &RemoteHeads) -> SourceError {
 /// What a revision waits for.
 const fn waiting_for(why: HoldReason) -> &'static str {
     match why {
-        HoldReason::Paused => "the agent is paused; `zagent resume` ends that",
+        HoldReason::Paused => "the agent is paused; resume with `zagent resume`",
         HoldReason::Window => "no maintenance window is open",
         _ => "it is held back",
     }

@@ -1,8 +1,9 @@
-//! A generation that has not proved itself yet: from its publication until a whole run and the checks after it.
+//! A generation on trial: from its publication until a complete run and the health checks after it.
 //!
-//! Law: written before the first run begins, removed when the last check has spoken. A run that is cut off, by a crash, a
-//! time limit or a power cut, is tried again as what it is: the trial of something new, with the baseline of before. What
-//! a rollout gives is on trial until the rollout keeps it or goes back, and only the rollout decides that (`course/edge.rs`).
+//! Law: written before the first run starts, removed after the last check. A run interrupted by a crash, a
+//! timeout or a power cut is repeated as the trial of a new generation, with the original baseline. A
+//! generation from a rollout is on trial until the rollout keeps it or rolls back, and only the rollout
+//! decides that (`follow_rollout`).
 
 use serde::{Deserialize, Serialize};
 use zagent_cache::Cache;
@@ -12,24 +13,24 @@ use crate::health::HealthResult;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-/// How many runs may be cut off before the generation counts as bad.
+/// Interrupted runs after which the generation counts as bad.
 pub const MAX_TRIES: u32 = 4;
 
 /// The trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationTrial {
-    /// The generation, by its name.
+    /// Generation name.
     pub generation: String,
-    /// How many runs were begun.
+    /// Number of started runs.
     #[serde(default)]
     pub tries: u32,
-    /// How the checks went before the first of them; none when nobody has looked yet.
+    /// Results of the checks before the first run; none when they have not run yet.
     #[serde(default)]
     pub before: Option<Vec<HealthResult>>,
 }
 
 impl GenerationTrial {
-    /// A generation was published.
+    /// Starts the trial of a published generation.
     ///
     /// # Errors
     /// Fails when the file cannot be written.
@@ -37,14 +38,15 @@ impl GenerationTrial {
         Self { generation: generation.to_owned(), ..Self::default() }.save(paths)
     }
 
-    /// The trial of a generation, when it is on trial. A file that cannot be read is no trial.
+    /// The trial of a generation, when it is on trial. An unreadable file counts as no trial.
     #[must_use]
     pub fn load(paths: &Paths, generation: &str) -> Option<Self> {
         let found: Option<Self> = json_file::read(&paths.trial()).ok().flatten();
         found.filter(|trial| trial.generation == generation)
     }
 
-    /// True when a generation of that revision is on trial, current or not: it was published and may have been run.
+    /// True when a generation of that revision is on trial, current or not: it was published and may have
+    /// run.
     #[must_use]
     pub fn is_on_trial(paths: &Paths, cache: &Cache, revision: &str) -> bool {
         let found: Option<Self> = json_file::read(&paths.trial()).ok().flatten();
@@ -60,7 +62,7 @@ impl GenerationTrial {
         json_file::write(&paths.trial(), self)
     }
 
-    /// The generation has proved itself, or is gone.
+    /// Ends the trial: the generation passed, or is gone.
     ///
     /// # Errors
     /// Fails when the file cannot be removed.

@@ -1,6 +1,6 @@
-//! One turn of the agent: sync, ground, run, and look whether the host is well afterwards (`after.rs`).
+//! One turn of the agent: sync, select the source, run, then check the health of the host (`post_run.rs`).
 //!
-//! Law: the turn reads like the picture of the agent.
+//! Law: the code follows the order of the agent's steps.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,30 +21,30 @@ use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, RunTrigger};
 
-/// What a turn asks of whoever started it.
+/// What a turn needs from its caller.
 pub trait TurnHooks {
     /// Whether the states below a directory compile for this node.
     ///
     /// # Errors
-    /// Why they do not.
+    /// The compile errors.
     fn check_compiles(&mut self, top: &Path) -> Result<(), CliError>;
 
-    /// Brings the host to what the states say, and tells how it went.
+    /// Applies the states to the host, and reports the result.
     ///
     /// # Errors
     /// Why there was no run.
     fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError>;
 
-    /// Tells what stops nothing.
+    /// Prints a warning.
     fn warn(&mut self, words: &str);
 }
 
-/// A run, and what hides its secrets.
+/// A run, and its secret mask.
 #[derive(Debug)]
 pub struct CompletedRun {
-    /// What it did.
+    /// Its report.
     pub report: RunReport,
-    /// What hides secrets.
+    /// Secret mask.
     pub mask: SecretMask,
 }
 
@@ -52,33 +52,33 @@ pub struct CompletedRun {
 pub struct Turn<'a> {
     /// The settings.
     pub settings: &'a Settings,
-    /// How the sync is meant; no sync when there is none.
+    /// Options of the sync; none for no sync.
     pub sync_options: Option<SyncOptions>,
-    /// True when nothing may be changed.
+    /// True for a dry run.
     pub test: bool,
-    /// What started it.
+    /// What triggered it.
     pub trigger: RunTrigger,
-    /// True when only a few SLS are run.
+    /// True when only selected SLS files run.
     pub partial: bool,
-    /// What tells this node from others.
+    /// Seed of this node.
     pub seed: u64,
-    /// Says when to stop.
+    /// Stop signal.
     pub cancel: &'a Arc<CancelToken>,
 }
 
-/// How a turn ended.
+/// Result of a turn.
 #[derive(Debug, Default)]
 pub struct TurnOutcome {
     /// The last run, when there was one.
     pub report: Option<RunReport>,
-    /// A revision that is not taken.
+    /// A revision that is held back.
     pub held: Option<HeldRevision>,
-    /// True when a new revision was taken back.
+    /// True when a new revision was rolled back.
     pub rolled_back: bool,
 }
 
 impl TurnOutcome {
-    /// How the program ends; a run that there was decides by itself when nothing else is worse.
+    /// Exit status; that of the run, unless something else is worse.
     #[must_use]
     pub fn exit_status(&self, of_run: ExitStatus) -> ExitStatus {
         match self.held.as_ref().map(|held| held.why) {
@@ -91,20 +91,20 @@ impl TurnOutcome {
 }
 
 impl Turn<'_> {
-    /// Takes the turn.
+    /// Runs the turn.
     ///
     /// # Errors
     /// Why there was no run.
     pub fn run(self, hooks: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
         let ended = self.run_turn(hooks);
-        // A daemon tells the board by itself.
+        // A daemon publishes reports itself.
         if !self.test && !self.partial && self.sync_options.is_some() && self.has_no_daemon() {
             self.publish_report(hooks);
         }
         ended
     }
 
-    /// True when no daemon looks after this node.
+    /// True when no daemon is running on this node.
     pub fn has_no_daemon(&self) -> bool {
         std::os::unix::net::UnixStream::connect(self.settings.paths().socket()).is_err()
     }
@@ -140,7 +140,7 @@ impl Turn<'_> {
                 return Ok(TurnOutcome::default());
             }
         }
-        // What a rollout led to counts from here on.
+        // What a rollout set counts from here on.
         let orders = OperatorOrders::read(&paths, now);
         let synced =
             self.sync_states(&cache, &orders, &mut memory, obstacle.as_ref().map(|(why, _)| *why), hooks);
@@ -152,7 +152,7 @@ impl Turn<'_> {
             return self.stop_held(why, words, memory);
         }
         let held = self.report_sync(&synced, hooks);
-        // Whoever was only called because of a new revision has nothing to do without it.
+        // A turn triggered only by a new revision has nothing to do without one.
         let has_new = matches!(synced, SyncOutcome::Published(_) | SyncOutcome::Preview(_));
         if self.trigger == RunTrigger::Git
             && !has_new
@@ -166,7 +166,7 @@ impl Turn<'_> {
         Ok(TurnOutcome { held: held.filter(|_| !rolled_back), ..ended })
     }
 
-    /// What keeps this turn from changing the host. Windows bind what nobody asked for by hand.
+    /// What keeps this turn from changing the host. Windows apply only to automatic runs.
     fn change_obstacle(
         &self,
         orders: &OperatorOrders,
@@ -223,11 +223,11 @@ impl Turn<'_> {
         synced.map_err(|error| CliError::from_cache(&error))
     }
 
-    /// Tells what the sync found; gives back what is not taken.
+    /// Reports the result of the sync; returns the revision that is held back.
     fn report_sync(&self, synced: &SyncOutcome, hooks: &mut dyn TurnHooks) -> Option<HeldRevision> {
         match synced {
             SyncOutcome::Held(held) => {
-                hooks.warn(&format!("revision {} is not taken: {}", held.revision.short(), held.message));
+                hooks.warn(&format!("revision {} is held back: {}", held.revision.short(), held.message));
                 Some(held.clone())
             }
             SyncOutcome::Offline(errors) => {
@@ -241,7 +241,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Where to read: what was just verified, or what there is, whole and as it was published.
+    /// Where to read: the tree that was just verified, or the current generation, complete and unmodified.
     fn find_source(
         &self,
         cache: &Cache,
@@ -279,7 +279,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Nothing when a generation is as it was published; else one in its place that is.
+    /// `None` when a generation is unmodified; otherwise a replacement that is.
     fn verify_or_restage(
         &self,
         cache: &Cache,
@@ -302,25 +302,25 @@ impl Turn<'_> {
             Err(tampered) => tampered,
         };
         hooks.warn(&format!(
-            "the cache was changed behind our back: {}; staging it anew",
+            "the cache was modified outside zagent: {}; staging it again",
             error_chain(&tampered)
         ));
         let renewed = sync::restage_current(self.settings, cache, generation, (self.seed, now));
         renewed.map(Some).map_err(|words| CliError::Refusal {
             exit: ExitStatus::Refused,
             message: format!(
-                "the cache was changed behind our back ({}) and {words}",
+                "the cache was modified outside zagent ({}) and {words}",
                 error_chain(&tampered)
             ),
-            hint: Some("mend the way to a remote, then `zagent source sync`".into()),
+            hint: Some("fix the connection to a remote, then run `zagent source sync`".into()),
         })
     }
 }
 
-/// Puts right what an interrupted turn left behind.
+/// Repairs what an interrupted turn left behind.
 fn repair_cache(cache: &Cache, hooks: &mut dyn TurnHooks) {
     match cache.repair() {
-        // Somebody else is at work on it, and does the same first.
+        // Another process is working on it, and does the same first.
         Ok(_) | Err(CacheError::Busy { .. }) => {}
         Err(error) => hooks.warn(&error_chain(&error)),
     }
@@ -328,7 +328,7 @@ fn repair_cache(cache: &Cache, hooks: &mut dyn TurnHooks) {
 
 pub fn save_memory(memory: &AgentMemory, paths: &zagent_config::paths::Paths, hooks: &mut dyn TurnHooks) {
     if let Err(error) = memory.save(&paths.memory()) {
-        hooks.warn(&format!("what was seen is not kept: {}", error_chain(&error)));
+        hooks.warn(&format!("cannot save state: {}", error_chain(&error)));
     }
 }
 
@@ -337,12 +337,12 @@ fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRev
         Some(held) if held.why == HoldReason::Broken => (ExitStatus::NotCompiled, held.message),
         Some(held) => (ExitStatus::Refused, held.message),
         None if unreachable => {
-            (ExitStatus::Unreachable, "no remote answers: `zagent doctor` tells more".into())
+            (ExitStatus::Unreachable, "no remote answers: check with `zagent doctor`".into())
         }
         None if !follows_nobody => {
-            (ExitStatus::Usage, "nothing was fetched yet: `zagent source sync` does it now".into())
+            (ExitStatus::Usage, "nothing fetched yet: run `zagent source sync`".into())
         }
-        None => (ExitStatus::Usage, "set `source.remotes`, or name a directory with `--states DIR`".into()),
+        None => (ExitStatus::Usage, "set `source.remotes`, or give a directory with `--states DIR`".into()),
     };
     CliError::Refusal { exit, message: states_source::NO_STATES.into(), hint: Some(hint) }
 }

@@ -1,6 +1,6 @@
-//! A turn in a process of its own: the daemon stays small, and whatever a run does to itself, the daemon lives on.
+//! A turn in a separate process: the daemon stays small, and survives whatever happens in a run.
 //!
-//! Law: a turn that does not end by itself is told to, then ended with its process group.
+//! Law: a turn that does not end is told to stop, then killed with its process group.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The stack of a thread that only waits.
+/// Stack of a thread that only waits.
 const STACK_BYTES: usize = 128 << 10;
 
-/// A turn that is under way.
+/// A running turn.
 #[derive(Debug)]
 pub struct TurnProcess {
     pid: Pid,
 }
 
 impl TurnProcess {
-    /// Starts the program on a command line; `ended` is called from another thread, once. A quiet one says nothing.
+    /// Starts the program with a command line; `ended` is called once, from another thread. A quiet one
+    /// prints nothing.
     pub fn start(
         program: &Path,
         args: &[OsString],
@@ -38,7 +39,7 @@ impl TurnProcess {
         let waiter = std::thread::Builder::new().name("turn".into()).stack_size(STACK_BYTES);
         let started = Self { pid };
         if let Err(error) = waiter.spawn(move || ended(child.wait())) {
-            // Nobody would hear of its end.
+            // Its end would not be noticed.
             started.kill();
             return Err(error);
         }
@@ -50,23 +51,23 @@ impl TurnProcess {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// Tells it to end in order: the report is still written.
+    /// Tells it to stop: the report is still written.
     pub fn stop(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ends it with everything that it started.
+    /// Kills it and everything that it started.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have ended by itself just now, which is what is wanted.
+        // It may have ended by itself, which is fine.
         let _ = kill_process_group(self.pid, signal);
     }
 }
 
-/// How long a turn may take before it is ended: a fetch, two runs (a rollback is one too) and some time to say so.
+/// Timeout of a turn: a fetch, two runs (a rollback is one too) and some time to report.
 pub fn turn_timeout(fetch: Duration, run: Duration) -> Duration {
     fetch.saturating_add(run.saturating_mul(2)).saturating_add(Duration::from_secs(60))
 }

@@ -1,7 +1,7 @@
-//! Whether the host needs a reboot, and how it gets one.
+//! Whether the host needs a reboot, whether it is allowed now, and how it is done.
 //!
-//! Law: nobody is surprised. A reboot is told to everybody on the host before it comes, comes only as the policy says, and is
-//! asked for once.
+//! Law: no surprises. A reboot is announced to all users of the host, happens only as the policy allows, and
+//! is requested once.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -18,45 +18,45 @@ use super::exec::{self, ExecCommand, ExecError};
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-/// How long a program that reboots the host may take to say yes.
+/// Timeout of a program that reboots the host.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
-/// Characters of a reason that everybody on the host is shown.
+/// Maximum characters of a reason shown to users of the host.
 const MAX_REASON: usize = 200;
-/// How many packages are named.
+/// Maximum number of packages to name.
 const MAX_PACKAGES: usize = 5;
 
 /// Why a reboot is needed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebootNeed {
-    /// Why, in words.
+    /// Reason.
     pub reason: String,
-    /// True when a state asked for it.
+    /// True when a state requested it.
     pub asked: bool,
-    /// Since when, as far as it is known.
+    /// Since when, if known.
     pub since: Option<Timestamp>,
 }
 
-/// What a state asked for.
+/// Request of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RebootRequest {
     reason: String,
     since: Timestamp,
-    /// Which boot it was asked in: after the next one it is done.
+    /// Boot ID at the time of the request: after the next boot it is done.
     boot: String,
 }
 
-/// Where the host tells about itself, and what reboots it.
+/// Where the host reports its state, and what reboots it.
 #[derive(Clone, Debug)]
 pub struct RebootHost {
-    /// The file that packages leave when they need a reboot; one with `.pkgs` beside it names them.
+    /// File that packages create when they need a reboot; a file with the suffix `.pkgs` names them.
     pub required: PathBuf,
-    /// The id of this boot.
+    /// File with the boot ID.
     pub boot_id: PathBuf,
-    /// There while a shutdown is on its way.
+    /// Exists while a shutdown is scheduled.
     pub scheduled: PathBuf,
     /// `shutdown`.
     pub shutdown: OsString,
-    /// Programs that reboot at once, with their arguments.
+    /// Programs that reboot immediately, with their arguments.
     pub at_once: Vec<Vec<OsString>>,
 }
 
@@ -75,42 +75,42 @@ impl Default for RebootHost {
 /// What came of a reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RebootResult {
-    /// It was on its way already.
+    /// A reboot was already scheduled.
     Pending,
-    /// It comes after the notice.
+    /// The reboot happens after the notice.
     Scheduled,
-    /// It comes now.
+    /// The reboot happens now.
     AtOnce,
 }
 
 /// Why the host does not reboot.
 #[derive(Debug, thiserror::Error)]
 pub enum RebootError {
-    /// No program there is can do it.
-    #[error("there is no `shutdown`, `systemctl` or `reboot` on this host")]
+    /// No program can reboot the host.
+    #[error("no `shutdown`, `systemctl` or `reboot` on this host")]
     NoProgram,
-    /// A program said no.
-    #[error("`{program}` ended with {code}: {said}")]
+    /// A program failed.
+    #[error("`{program}` exited with {code}: {said}")]
     Refused {
         /// The program.
         program: String,
-        /// How it ended.
+        /// Exit code.
         code: i32,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// A program could not be run.
     #[error("cannot reboot the host")]
     Exec(#[source] ExecError),
-    /// Stopped while it waited.
-    #[error("the reboot was called off: the agent is stopping")]
+    /// Stopped while waiting.
+    #[error("the reboot was cancelled: the agent is stopping")]
     Stopped,
 }
 
-/// Asks for a reboot; a state does so. Asked again, the first reason stays.
+/// Requests a reboot, on behalf of a state. A repeated request keeps the first reason.
 ///
 /// # Errors
-/// Fails when it cannot be written down.
+/// Fails when the request cannot be saved.
 pub fn request_reboot(
     paths: &Paths,
     host: &RebootHost,
@@ -125,24 +125,24 @@ pub fn request_reboot(
     json_file::write(&path, &RebootRequest { reason: plain_line(reason), since: now, boot })
 }
 
-/// Takes back what a state asked for; true when there was something.
+/// Withdraws a state's request; true when there was one.
 ///
 /// # Errors
-/// Fails when the file cannot be taken away.
+/// Fails when the file cannot be removed.
 pub fn clear_request(paths: &Paths) -> Result<bool, JsonFileError> {
     json_file::remove(&paths.reboot())
 }
 
-/// Whether a reboot is needed, and why. What was asked before the last boot is done and forgotten.
+/// Whether a reboot is needed, and why. A request from before the last boot is done and removed.
 ///
 /// # Errors
-/// Fails when the file in which a state asked is damaged or cannot be read.
+/// Fails when the request file is damaged or cannot be read.
 pub fn reboot_needed(paths: &Paths, host: &RebootHost) -> Result<Option<RebootNeed>, JsonFileError> {
     if let Some(asked) = json_file::read::<RebootRequest>(&paths.reboot())? {
         if asked.boot == host.read_boot_id() {
             return Ok(Some(RebootNeed { reason: asked.reason, asked: true, since: Some(asked.since) }));
         }
-        // Who may not write here only looks.
+        // Without write permission, only read.
         let _ = clear_request(paths);
     }
     Ok(host.required_by_packages())
@@ -153,7 +153,7 @@ impl RebootHost {
         read_head(&self.boot_id, 64).trim().to_owned()
     }
 
-    /// What packages say.
+    /// What packages report.
     fn required_by_packages(&self) -> Option<RebootNeed> {
         let meta = std::fs::symlink_metadata(&self.required).ok()?;
         let since = meta.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
@@ -166,17 +166,17 @@ impl RebootHost {
         let more = names.len().saturating_sub(MAX_PACKAGES);
         names.truncate(MAX_PACKAGES);
         let reason = match (names.join(", "), more) {
-            (names, _) if names.is_empty() => "the system says that a restart is required".to_owned(),
+            (names, _) if names.is_empty() => "the system requires a restart".to_owned(),
             (names, 0) => format!("packages were updated: {names}"),
             (names, more) => format!("packages were updated: {names} and {more} more"),
         };
         Some(RebootNeed { reason, asked: false, since })
     }
 
-    /// Reboots, after the notice. One that is on its way stays as it is.
+    /// Reboots after the notice. A reboot that is already scheduled is not changed.
     ///
     /// # Errors
-    /// Fails when no program can do it, or the one that could says no.
+    /// Fails when no program can do it, or when the program fails.
     pub fn reboot(
         &self,
         reason: &str,
@@ -186,14 +186,14 @@ impl RebootHost {
         if self.scheduled.exists() {
             return Ok(RebootResult::Pending);
         }
-        // `shutdown` counts whole minutes; the notice is never shorter than promised.
+        // `shutdown` counts whole minutes; the notice is never shorter than configured.
         let minutes = notice.as_millis().div_ceil(60_000);
         let words = format!("zagent: {}", plain_line(reason));
         let program = [self.shutdown.clone(), "-r".into(), format!("+{minutes}").into(), words.into()];
         if run_program(&program, cancel)? {
             return Ok(RebootResult::Scheduled);
         }
-        // Without `shutdown` nobody can be told, so the time is at least given.
+        // Without `shutdown` users cannot be notified, but they still get the time.
         cancel.wait(notice);
         if cancel.is_cancelled() {
             return Err(RebootError::Stopped);
@@ -207,7 +207,7 @@ impl RebootHost {
     }
 }
 
-/// Runs a program; false when there is none of that name.
+/// Runs a program; false when it does not exist.
 fn run_program(words: &[OsString], cancel: &Arc<CancelToken>) -> Result<bool, RebootError> {
     let Some((program, args)) = words.split_first() else { return Ok(false) };
     let mut command = ExecCommand::new(program.clone()).args(args.iter().cloned());
@@ -229,12 +229,12 @@ fn run_program(words: &[OsString], cancel: &Arc<CancelToken>) -> Result<bool, Re
 /// The beginning of a file, or nothing.
 fn read_head(path: &Path, most: u64) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read says nothing.
+    // An unreadable file counts as empty.
     let _ = std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// One line without anything that could steer a terminal.
+/// One line without terminal control characters.
 fn plain_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     zagent_config::sanitize(&line).chars().take(MAX_REASON).collect()

@@ -1,15 +1,15 @@
-//! The clock on the wall of this host.
+//! Local time zone of this host.
 
 use jiff::tz::TimeZone;
 
-/// Where the system says in which zone it is.
+/// Where the system defines its time zone.
 const LOCAL: &str = "/etc/localtime";
 
-/// The zone that people here live in.
+/// The local time zone.
 ///
 /// ## Why not ask jiff
-/// Its `TimeZone::system` wants the name of the zone and walks the whole zone database for it: a millisecond of each run, for a
-/// name that nobody prints.
+/// Its `TimeZone::system` needs the name of the zone and searches the whole zone database for it: a
+/// millisecond per run, for a name that is never printed.
 #[must_use]
 pub fn local_zone() -> TimeZone {
     if std::env::var_os("TZ").is_some() {
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_tells_the_same_time_as_the_system() {
+    fn local_time_equals_the_system_time() {
         for second in [0, 1_794_818_712, 1_780_000_000] {
             let time = jiff::Timestamp::from_second(second).unwrap();
             assert_eq!(local_zone().to_datetime(time), TimeZone::system().to_datetime(time));

@@ -1,4 +1,4 @@
-//! Made-up reports that tests print.
+//! Sample reports for tests.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use zagent_config::{Map, Value};
 
 use crate::{IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome};
 
-/// When all of them began: 2026-11-16 08:45:12 UTC.
+/// Start time of all samples: 2026-11-16 08:45:12 UTC.
 pub fn start() -> Timestamp {
     Timestamp::from_second(1_794_818_712).unwrap()
 }
 
-/// A state that had nothing to do.
+/// An unchanged state.
 pub fn state(function: &str, id: &str, name: &str) -> StateOutcome {
     let (state, fun) = function.split_once('.').unwrap();
     StateOutcome {
@@ -74,7 +74,7 @@ pub fn report(mode: RunMode, states: Vec<StateOutcome>) -> RunReport {
     }
 }
 
-/// A partial failure: a database that does not install, and who depends on it.
+/// A partial failure: a database that does not install, and its dependants.
 pub fn failed() -> RunReport {
     let nginx = r#"{"nginx": {"old": "", "new": "1.22.1-9"}}"#;
     let conf = r#"{"diff": "--- \n+++ \n@@ -1,2 +1,2 @@\n workers 2\n-password=old\n+password=hunter2\n"}"#;
@@ -104,12 +104,12 @@ pub fn failed() -> RunReport {
     )
 }
 
-/// Nothing to do.
+/// No changes.
 pub fn quiet() -> RunReport {
     report(RunMode::Apply, (0..3).map(|n| state("test.nop", &format!("s{n}"), &format!("s{n}"))).collect())
 }
 
-/// A dry run, with one state that nobody can foresee.
+/// A dry run, with one state that cannot be predicted.
 pub fn dry_run() -> RunReport {
     let mut would =
         changed(state("file.managed", "motd", "/etc/motd"), "The file /etc/motd is set to be changed", "{}");
@@ -124,7 +124,7 @@ pub fn dry_run() -> RunReport {
     )
 }
 
-/// What an earlier run did, undone.
+/// An earlier run, reverted.
 pub fn reverted() -> RunReport {
     let back = r#"{"mode": {"old": "0600", "new": "0644"}}"#;
     let mut kept =
@@ -138,7 +138,7 @@ pub fn reverted() -> RunReport {
     RunReport { reverts, ..report(RunMode::Revert, vec![motd, kept, command]) }
 }
 
-/// Stopped by a signal, after text that would steer a terminal.
+/// Stopped by a signal, with text that would control a terminal.
 pub fn stopped() -> RunReport {
     let hostile = bad(state("cmd.run", "evil\u{1b}[2J", "evil\u{1b}[2J"), "first\r\u{202e}\n\u{7}second");
     let rest = (0..12).map(|n| {

@@ -1,21 +1,21 @@
-//! Outcomes in, how many ended how out.
+//! Outcomes in, number of states per result out.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{RunReport, StateStatus};
 
-/// How many states ended how.
+/// Number of states per result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// They changed something, or would.
+    /// States that changed something, or would.
     pub changed: usize,
-    /// They failed, or would.
+    /// States that failed, or would.
     pub failed: usize,
-    /// They did not run.
+    /// States that did not run.
     pub skipped: usize,
-    /// They had nothing to do.
+    /// States without changes.
     pub unchanged: usize,
-    /// Nobody can tell what they would do.
+    /// States whose result cannot be predicted.
     pub unknown: usize,
 }
 
@@ -37,7 +37,7 @@ impl Tally {
         tally
     }
 
-    /// All of them.
+    /// Total.
     #[must_use]
     pub const fn total(&self) -> usize {
         self.changed + self.failed + self.skipped + self.unchanged + self.unknown

@@ -1,4 +1,4 @@
-//! Hosts in, their compiled plans out, on all cores.
+//! Hosts in, compiled plans out, on all cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,42 +8,42 @@ use zagent_config::{Diagnostic, Diagnostics};
 
 use super::InventoryNode;
 
-/// What became of one host.
+/// Result of one host.
 pub struct CompiledHost {
     outcome: Result<(Plan, Vec<Diagnostic>), Diagnostics>,
-    /// The targets of the top files; none when they could not be read.
+    /// Targets of the top files; empty when they could not be read.
     pub(super) targets: Vec<TopTarget>,
-    /// Every file of the states that was read: environment and path.
+    /// Every states file that was read: environment and path.
     pub(super) read: Vec<(String, String)>,
 }
 
 impl CompiledHost {
-    /// What stops it.
+    /// Errors of this host.
     #[must_use]
     pub fn errors(&self) -> &[Diagnostic] {
         self.outcome.as_ref().err().map_or(&[], |faults| &faults.0)
     }
 
-    /// What is doubtful.
+    /// Warnings of this host.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         self.outcome.as_ref().map_or(&[], |(_, warnings)| warnings)
     }
 
-    /// The plan, when it compiles.
+    /// Plan, when the host compiles.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.outcome.as_ref().ok().map(|(plan, _)| plan)
     }
 
-    /// How many states it has, when it compiles.
+    /// Number of states, when the host compiles.
     #[must_use]
     pub fn state_count(&self) -> Option<usize> {
         self.plan().map(|plan| plan.chunks.len())
     }
 }
 
-/// Compiles every host; the answers stand in the order of the hosts.
+/// Compiles every host; results are in the order of the hosts.
 pub fn compile_hosts(
     nodes: &[InventoryNode],
     inputs: &(dyn Fn(&InventoryNode) -> CompileInputs + Sync),

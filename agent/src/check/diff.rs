@@ -1,4 +1,4 @@
-//! Two compiles of every host in, which states each would gain, lose or see changed out.
+//! Two compiles of every host in, the states that each host gains, loses or changes out.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use serde_json::json;
 use zagent_compiler::{Chunk, Plan};
 use zagent_config::Value;
 
-/// What happens to one state of one host.
+/// Change of one state on one host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanChange {
-    /// It is new.
+    /// The state is new.
     Added {
         /// Its tag.
         tag: String,
     },
-    /// It is gone.
+    /// The state is removed.
     Removed {
         /// Its tag.
         tag: String,
@@ -23,7 +23,7 @@ pub enum PlanChange {
     Changed {
         /// Its tag.
         tag: String,
-        /// Argument, old value, new value; nothing stands for "not there".
+        /// Argument, old value, new value; `None` means absent.
         arguments: Vec<(String, Option<Value>, Option<Value>)>,
     },
 }
@@ -38,34 +38,34 @@ impl PlanChange {
     }
 }
 
-/// What happens to one host.
+/// Change of one host.
 #[derive(Clone, Debug)]
 pub enum HostDiff {
-    /// These states change; none when the list is empty.
+    /// States that change; an empty list means no change.
     Changes(Vec<PlanChange>),
-    /// It compiled before and does not now.
+    /// It compiled before and no longer compiles.
     Breaks,
-    /// It did not compile before and does now.
+    /// It did not compile before and compiles now.
     Fixed,
     /// It compiles neither before nor now.
     Broken,
     /// It is new in the inventory, with that many states.
     New(usize),
-    /// It left the inventory.
+    /// It was removed from the inventory.
     Removed,
 }
 
 /// The comparison of two revisions.
 pub struct PlanDiff {
-    /// What was compared, as a human names it.
+    /// Revision that is compared, as the user wrote it.
     pub from: String,
-    /// With what.
+    /// Revision it is compared with.
     pub to: String,
     /// By host.
     pub hosts: BTreeMap<String, HostDiff>,
 }
 
-/// Compares one host; `None` stands for "does not compile".
+/// Compares one host; `None` means that it does not compile.
 #[must_use]
 pub fn diff_plans(before: Option<&Plan>, after: Option<&Plan>) -> HostDiff {
     match (before, after) {
@@ -101,7 +101,7 @@ fn plan_changes(before: &Plan, after: &Plan) -> Vec<PlanChange> {
     out
 }
 
-/// The arguments that differ; order and places do not count.
+/// Arguments that differ; order and position are ignored.
 fn changed_arguments(old: &Chunk, new: &Chunk) -> Vec<(String, Option<Value>, Option<Value>)> {
     let mut out = Vec::new();
     let visible = |key: &str| !key.starts_with("__") && key != "order";
@@ -122,7 +122,7 @@ fn changed_arguments(old: &Chunk, new: &Chunk) -> Vec<(String, Option<Value>, Op
 }
 
 impl HostDiff {
-    /// True when nothing happens to the host.
+    /// True when the host does not change.
     #[must_use]
     pub const fn is_unchanged(&self) -> bool {
         match self {

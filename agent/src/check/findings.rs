@@ -1,4 +1,4 @@
-//! Faults of many hosts in, each once with its hosts out.
+//! Diagnostics of many hosts in, each diagnostic once with its hosts out.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,14 +6,14 @@ use zagent_config::Diagnostic;
 
 use crate::draw::diagnostic::Severity;
 
-/// Something that was found.
+/// One finding.
 #[derive(Clone, Debug)]
 pub struct CheckFinding {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What it is.
+    /// The diagnostic.
     pub diagnostic: Diagnostic,
-    /// The hosts it was found on; empty when it is about the tree itself.
+    /// Hosts with this finding; empty when it is about the tree itself.
     pub hosts: BTreeSet<String>,
 }
 
@@ -33,19 +33,19 @@ pub struct CheckFindings {
 }
 
 impl CheckFindings {
-    /// Notes a fault of a host.
+    /// Adds a diagnostic of a host.
     pub fn add(&mut self, severity: Severity, fault: &Diagnostic, host: &str) {
         let i = self.find_or_insert(severity, fault);
         self.all[i].hosts.insert(host.to_owned());
     }
 
-    /// Notes a fault of the tree.
+    /// Adds a diagnostic of the tree.
     pub fn add_for_tree(&mut self, severity: Severity, fault: &Diagnostic) {
         self.find_or_insert(severity, fault);
     }
 
     fn find_or_insert(&mut self, severity: Severity, fault: &Diagnostic) -> usize {
-        // The line and the words are the same for all hosts that share a fault; how it was reached may differ.
+        // Hosts that share a diagnostic have the same line and message; the include path may differ.
         let key = (severity, fault.to_string());
         *self.known.entry(key).or_insert_with(|| {
             self.all.push(CheckFinding { severity, diagnostic: fault.clone(), hosts: BTreeSet::new() });
@@ -53,7 +53,7 @@ impl CheckFindings {
         })
     }
 
-    /// Errors first, then by place.
+    /// Sorts errors first, then by position.
     #[must_use]
     pub fn into_sorted(mut self) -> Vec<CheckFinding> {
         let key = |f: &CheckFinding| {

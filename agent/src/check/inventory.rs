@@ -7,14 +7,14 @@ use zagent_config::Value;
 
 use zagent_daemon::repo_layout::RepoSource;
 
-/// The directory of recorded facts.
+/// Directory of recorded grains.
 const INVENTORY_DIR: &str = "inventory";
 
 /// A host to compile for.
 pub struct InventoryNode {
-    /// Its id.
+    /// Node ID.
     pub name: String,
-    /// Its recorded facts.
+    /// Recorded grains.
     pub grains: Arc<Value>,
 }
 
@@ -22,7 +22,7 @@ pub struct InventoryNode {
 pub struct Inventory {
     /// Sorted by name.
     pub nodes: Vec<InventoryNode>,
-    /// False when there is no inventory and this host stands in.
+    /// False when there is no inventory and this host is used instead.
     pub recorded: bool,
 }
 
@@ -32,7 +32,7 @@ pub enum InventoryError {
     /// A file or the directory cannot be read.
     #[error("cannot read the inventory: {0}")]
     Read(String),
-    /// A file is no YAML.
+    /// A file is not YAML.
     #[error("`{path}` is not YAML: line {line}: {why}")]
     Yaml {
         /// The file.
@@ -42,8 +42,8 @@ pub enum InventoryError {
         /// What is wrong.
         why: String,
     },
-    /// A file holds no mapping.
-    #[error("`{path}` holds {kind}, and a mapping of facts is wanted")]
+    /// A file does not hold a mapping.
+    #[error("`{path}` holds {kind}, expected a mapping of grains")]
     NotAMapping {
         /// The file.
         path: String,
@@ -53,10 +53,10 @@ pub enum InventoryError {
 }
 
 impl Inventory {
-    /// Reads every recorded host of a repository; `None` when it has none.
+    /// Reads every recorded host of a repository; `None` when there is none.
     ///
     /// # Errors
-    /// Fails when a file cannot be read as a mapping of facts.
+    /// Fails when a file cannot be read as a mapping of grains.
     pub fn read(source: &RepoSource) -> Result<Option<Self>, InventoryError> {
         let mut nodes = Vec::new();
         for file in source.list_names(INVENTORY_DIR).map_err(InventoryError::Read)? {

@@ -1,7 +1,7 @@
-//! A states repository in, everything that is wrong with it out, for every host of its inventory.
+//! States repository in, all its errors and warnings out, for every host of its inventory.
 //!
-//! Law: a fault that many hosts share is told once, with their names; hosts are compiled side by side and the report does
-//! not depend on who was first.
+//! Law: a diagnostic shared by many hosts is reported once, with their names; hosts compile in parallel and
+//! the report does not depend on which one finishes first.
 
 mod compile;
 mod diff;
@@ -23,24 +23,24 @@ use zagent_config::Diagnostic;
 
 use crate::draw::diagnostic::Severity;
 
-/// The outcome of a check.
+/// Result of a check.
 pub struct CheckReport {
-    /// The hosts, sorted by name, with the number of states each has; `None` when it does not compile.
+    /// Hosts, sorted by name, with their number of states; `None` when a host does not compile.
     pub hosts: Vec<(String, Option<usize>)>,
-    /// True when the hosts come from an inventory, false when this host stood in.
+    /// True when the hosts come from an inventory, false when this host is used instead.
     pub recorded: bool,
-    /// What was found.
+    /// Findings.
     pub findings: Vec<CheckFinding>,
 }
 
 impl CheckReport {
-    /// How many errors there are.
+    /// Number of errors.
     #[must_use]
     pub fn error_count(&self) -> usize {
         self.findings.iter().filter(|f| f.severity == Severity::Error).count()
     }
 
-    /// How many warnings there are.
+    /// Number of warnings.
     #[must_use]
     pub fn warning_count(&self) -> usize {
         self.findings.len() - self.error_count()
@@ -66,7 +66,7 @@ impl CheckReport {
     }
 }
 
-/// Checks compiled hosts: their faults and warnings, targets that mean nobody, SLS that nobody uses.
+/// Checks compiled hosts: their errors and warnings, targets that match no host, unused SLS files.
 #[must_use]
 pub fn build_report(
     inventory: &Inventory,

@@ -1,4 +1,4 @@
-//! A report in, SARIF 2.1.0 out: what code hosts show beside the lines of a change.
+//! Report in, SARIF 2.1.0 out, for code hosts to show next to changed lines.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::draw::diagnostic::Severity;
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const PROJECT_URL: &str = env!("CARGO_PKG_REPOSITORY");
 
-/// The report as a SARIF log. Files are named relative to `root`, the directory that was checked.
+/// The report as a SARIF log. File names are relative to `root`, the checked directory.
 #[must_use]
 pub fn render_sarif(report: &CheckReport, root: &str) -> Value {
     let mut codes: BTreeMap<&str, Code> = BTreeMap::new();
@@ -47,7 +47,7 @@ fn sarif_rule(code: &Code) -> Value {
     })
 }
 
-/// `undefined variable` as `UndefinedVariable`.
+/// Turns `undefined variable` into `UndefinedVariable`.
 fn camel_case(title: &str) -> String {
     let words = title.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
     words
@@ -106,7 +106,7 @@ fn sarif_location(file: &str, pos: zagent_config::Pos, root: &str) -> Value {
     json!({"physicalLocation": physical})
 }
 
-/// What stays the same when lines move: the code, the file and the words.
+/// Identity that survives moved lines: the code, the file and the message.
 fn fingerprint(finding: &CheckFinding, root: &str) -> String {
     let file = finding.diagnostic.location.as_ref().map(|p| relative_path(&p.file, root)).unwrap_or_default();
     format!("{}:{file}:{}", finding.diagnostic.code.id, finding.diagnostic.message)

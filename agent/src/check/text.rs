@@ -1,4 +1,4 @@
-//! A report in, text for people out: every finding drawn, then who compiles, then one line.
+//! Report in, text out: every finding drawn, then the hosts that compile, then one summary line.
 
 use std::fmt::Write;
 
@@ -9,9 +9,9 @@ use crate::draw::diagnostic::{Severity, render_diagnostic};
 use crate::output::{Paint, pluralize};
 use zagent_config::sanitize;
 
-/// Hosts that are named before the rest is only counted.
+/// Maximum number of hosts to name; the rest is counted.
 const MAX_HOSTS: usize = 6;
-/// Characters of a value that are shown.
+/// Maximum number of characters shown of a value.
 const MAX_VALUE_CHARS: usize = 60;
 
 /// The report.
@@ -91,8 +91,11 @@ pub fn diff_text(diff: &PlanDiff, paint: Paint) -> String {
         writeln!(out, "{from}..{to}: {hosts} change: {added} added, {changed} changed, {removed} removed");
     let broken = diff.hosts.values().filter(|h| matches!(h, HostDiff::Breaks | HostDiff::Broken)).count();
     if broken > 0 {
-        let _ =
-            writeln!(out, "{} not compile at {to}: `zagent check` tells why", paint.red(hosts_do(broken)));
+        let _ = writeln!(
+            out,
+            "{} not compile at {to}: find the reason with `zagent check`",
+            paint.red(hosts_do(broken))
+        );
     }
     out
 }
@@ -108,7 +111,7 @@ fn headline(host: &HostDiff) -> String {
         HostDiff::Fixed => ": compiles again".into(),
         HostDiff::Broken => ": does not compile".into(),
         HostDiff::New(states) => format!(": new host with {}", pluralize(*states, "state")),
-        HostDiff::Removed => ": left the inventory".into(),
+        HostDiff::Removed => ": removed from the inventory".into(),
     }
 }
 
@@ -136,7 +139,7 @@ fn write_change(out: &mut String, change: &PlanChange, paint: Paint) {
     }
 }
 
-/// `file_|-id_|-name_|-managed` as a human says it.
+/// Turns `file_|-id_|-name_|-managed` into a readable form.
 fn display_tag(tag: &str) -> String {
     let parts: Vec<&str> = tag.split("_|-").collect();
     match parts.as_slice() {

@@ -1,4 +1,4 @@
-//! Targets of top files in, those that mean no host at all out.
+//! Targets of top files in, those that match no host out.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use zagent_config::codes::edge;
 
 use super::CompiledHost;
 
-/// One warning for each target that no recorded host matches. Silent while a host's top files cannot be read.
+/// One warning per target that no recorded host matches. Silent while a host's top files cannot be read.
 pub(super) fn unmatched_targets(compiled: &[CompiledHost]) -> Vec<Diagnostic> {
     if compiled.iter().any(|one| one.plan().is_none() && one.targets.is_empty()) {
         return Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn unmatched_targets(compiled: &[CompiledHost]) -> Vec<Diagnostic> {
                 format!("the target `{target}` of environment `{env}` matches no host"),
             )
             .at(file, pos)
-            .hint("mend the pattern, take it out, or record the facts of a host that it means")
+            .hint("fix or remove the pattern, or record the grains of a host that it should match")
         })
         .collect()
 }

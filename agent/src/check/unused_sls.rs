@@ -1,4 +1,4 @@
-//! The SLS of a tree and what every host read in, the SLS that nobody uses out.
+//! SLS files of a tree and what every host read in, unused SLS files out.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use zagent_config::{Diagnostic, Pos};
 
 use super::CompiledHost;
 
-/// One warning for each SLS that no host uses. Silent while a host does not compile: it might use them.
+/// One warning per SLS that no host uses. Silent while a host does not compile: it might use them.
 pub(super) fn unused_sls(compiled: &[CompiledHost], files: &dyn FileTree) -> Vec<Diagnostic> {
     if compiled.iter().any(|one| one.plan().is_none()) {
         return Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn unused_sls(compiled: &[CompiledHost], files: &dyn FileTree) -> Vec
                 out.push(
                     Diagnostic::new(edge::UNUSED_SLS, format!("no host uses the SLS `{name}`"))
                         .at(files.display(&env, path), Pos::new(1, 0))
-                        .hint("name it in a top file or an include, or take it out"),
+                        .hint("add it to a top file or an include, or remove it"),
                 );
             }
         }

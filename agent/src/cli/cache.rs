@@ -1,4 +1,4 @@
-//! `zagent cache list|verify|rollback|gc`: the generations on this node.
+//! `zagent cache list|verify|rollback|gc`: manage the generations on this node.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::quarantine::{Quarantine, QuarantinedRevision};
 use zagent_daemon::operator::{current_user, span_text};
 
-/// Look at the generations on this node, check them, go back to one
+/// List and verify the generations on this node, or roll back to an earlier one
 #[derive(Debug, clap::Args)]
 pub(super) struct CacheArgs {
     #[command(subcommand)]
@@ -26,28 +26,28 @@ pub(super) struct CacheArgs {
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", global = true)]
     out: OutputFormat,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum CacheCommand {
-    /// List the generations, the current one marked
+    /// List the generations and mark the current one
     List,
-    /// Hash every file of the current generation, or of all
+    /// Hash every file of the current generation and report modified files
     Verify {
-        /// All generations that are kept
+        /// Verify all generations in the cache
         #[arg(long)]
         all: bool,
     },
-    /// Make an earlier generation the current one; the revision that is left is quarantined
+    /// Make an earlier generation current and quarantine the revision it replaces
     Rollback {
-        /// The generation, or the beginning of a revision; default: the one before
+        /// Generation name or start of a revision; default: the previous generation
         #[arg(value_name = "GENERATION")]
         to: Option<String>,
     },
-    /// Remove what nobody needs: old generations, leftovers of interrupted work
+    /// Remove old generations and leftovers of interrupted work
     Gc,
 }
 
@@ -78,7 +78,7 @@ impl CacheArgs {
             return Ok(ExitStatus::Success);
         }
         if all.is_empty() {
-            ui.message("no generation yet: `zagent source sync` takes one from a remote");
+            ui.message("no generation yet: run `zagent source sync` to fetch one");
             return Ok(ExitStatus::Success);
         }
         let (mut text, now) = (String::new(), Timestamp::now());
@@ -87,7 +87,7 @@ impl CacheArgs {
             let by: Vec<&str> = record.signers.iter().map(|signer| signer.principal.as_str()).collect();
             let by = if by.is_empty() { String::new() } else { format!(", signed by {}", by.join(", ")) };
             let ago = span_text(record.published, now);
-            // Writing to a text cannot fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
                 "{mark} {}  {} of {}, {ago} ago, {} files{by}",
@@ -129,10 +129,10 @@ impl CacheArgs {
             return Ok(exit);
         }
         if results.is_empty() {
-            ui.message("no generation yet: `zagent source sync` takes one from a remote");
+            ui.message("no generation yet: run `zagent source sync` to fetch one");
         }
         for (name, error) in results {
-            let words = error.unwrap_or_else(|| "every file is as it was published".into());
+            let words = error.unwrap_or_else(|| "all files match what was published".into());
             ui.print(&format!("{name}  {words}\n"));
         }
         Ok(exit)
@@ -169,10 +169,14 @@ impl CacheArgs {
         if let Some(revision) = left {
             let short = revision.short();
             ui.message(&format!(
-                "revision {short} is quarantined: it is not taken again until a new one comes, or `zagent quarantine clear {short}`"
+                "revision {short} is quarantined until a newer revision arrives; to clear it now: \
+                 `zagent quarantine clear {short}`"
             ));
         }
-        ui.message("nothing was run: a daemon does that now, else `zagent run --once --no-fetch`");
+        ui.message(
+            "states not applied yet: a running daemon applies them now; without one: `zagent run \
+                    --once --no-fetch`",
+        );
         Ok(ExitStatus::Success)
     }
 
@@ -186,7 +190,7 @@ impl CacheArgs {
             return Ok(ExitStatus::Success);
         }
         ui.print(&format!(
-            "removed {} generations, {} leftovers, {} that were incomplete\n",
+            "removed {} generations, {} leftovers, {} incomplete generations\n",
             pruned.len(),
             healed.staged,
             healed.broken.len()

@@ -1,7 +1,8 @@
-//! `zagent MOD.FUN …`: a state function is run on a name, an execution function is called.
+//! `zagent MOD.FUN …`: runs a state function on a name, or calls an execution function.
 //!
-//! Law: what only asks elsewhere changes nothing here. A name that is both is called when the execution function only looks
-//! (`service.enabled`), as with salt-call; `state.single` runs the state.
+//! Law: a read-only call changes nothing. When a name is both a state and an execution function, zagent calls
+//! the execution function if it is read-only (`service.enabled`), as salt-call does; `state.single` runs the
+//! state.
 
 use clap::Parser;
 use zagent_compiler::{CallError, FunctionCall, schema};
@@ -16,14 +17,15 @@ use crate::output::{ReportFormat, Ui, json, report, yaml};
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_states::functions;
 
-/// Functions whose command a shell reads when a person calls them, as with salt-call; in a template it is split into words.
+/// Functions whose command goes through a shell when called from the command line, as in salt-call; in a
+/// template it is split into words.
 const SHELL_FUNCTIONS: [&str; 4] = ["cmd.run_all", "cmd.run_stdout", "cmd.run_stderr", "cmd.retcode"];
 
-/// One function, called by its name.
+/// Call one function by name.
 ///
-/// A state function (file.managed) is run on a name as `state.single` runs it; an execution function (network.interfaces)
-/// is called and its value printed. A name that is both asks when that is all its execution function does
-/// (service.enabled), and else is the state function (cmd.run).
+/// A state function (file.managed) runs on a name, as `state.single` does; an execution function
+/// (network.interfaces) is called and its return value printed. When a name is both, zagent calls the
+/// execution function if it is read-only (service.enabled), otherwise it runs the state function (cmd.run).
 #[derive(Debug, Parser)]
 #[command(name = "MOD.FUN", disable_version_flag = true, max_term_width = 100)]
 #[command(override_usage = "zagent MOD.FUN [NAME] [KEY=VALUE]… [OPTIONS]")]
@@ -32,7 +34,7 @@ pub(super) struct FunctionCallArgs {
     #[arg(value_name = "MOD.FUN")]
     function: String,
 
-    /// A name or arguments, and `key=value`
+    /// Name or arguments, and `key=value` pairs
     #[arg(value_name = "WORD")]
     words: Vec<String>,
 
@@ -107,37 +109,38 @@ fn is_state(name: &str) -> bool {
     name.split_once('.').is_some_and(|(module, function)| schema::function(module, function).is_some())
 }
 
-/// Refuses a state that only Salt carries out.
+/// Rejects a state that Salt has and zagent does not implement.
 fn reject_unbuilt(name: &str) -> Result<(), CliError> {
     let function = name.split_once('.').and_then(|(module, function)| schema::function(module, function));
     if function.is_none_or(|function| function.is_implemented()) {
         return Ok(());
     }
-    let message = format!("Salt has the state `{name}`, this agent does not carry it out");
+    let message = format!("zagent does not implement Salt's state `{name}`");
     let module = name.split('.').next().unwrap_or_default();
-    Err(CliError::usage_hint(message, format!("an external module `_states/{module}` can")))
+    Err(CliError::usage_hint(message, format!("provide it as an external module `_states/{module}`")))
 }
 
 fn test_unsupported(function: &str) -> CliError {
     if is_state(function) {
-        let message = format!("`{function}` by itself only asks: there is nothing to foresee");
-        let hint = format!("the state of that name: `zagent state.single {function} NAME --test`");
+        let message = format!("`{function}` is a read-only execution function: `--test` does not apply");
+        let hint =
+            format!("to test the state of the same name: `zagent state.single {function} NAME --test`");
         return CliError::usage_hint(message, hint);
     }
-    let message = format!("`{function}` is no state function: nobody can say what it would do");
-    CliError::usage_hint(message, "leave `--test` out to call it")
+    let message = format!("`{function}` is not a state function: `--test` cannot predict what it does");
+    CliError::usage_hint(message, "omit `--test` to call it")
 }
 
 fn states_unsupported(function: &str) -> CliError {
-    let message = format!("`{function}` gives a value: it is printed as text, json or yaml");
+    let message = format!("`{function}` returns a value: use `--out text`, `json` or `yaml`");
     let hint = match is_state(function) {
-        true => format!("the state of that name: `zagent state.single {function} NAME`"),
-        false => "`--out ndjson` and `--out highstate` are for states".to_owned(),
+        true => format!("to run the state of the same name: `zagent state.single {function} NAME`"),
+        false => "`--out ndjson` and `--out highstate` work for states only".to_owned(),
     };
     CliError::usage_hint(message, hint)
 }
 
-/// A value for people: a text as it is, the rest in Salt's layout.
+/// Return value for the terminal: a string as it is, everything else in Salt's layout.
 fn result_text(answer: &Value, ui: &Ui<'_>) -> String {
     match answer {
         Value::Str(text) if text.is_empty() => String::new(),
@@ -157,7 +160,7 @@ fn unknown_function(name: &str, job: &CompileJob) -> CliError {
     }
     let hint = match nearest(name, all.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "`zagent explain MODULE` lists what a state module has".into(),
+        None => "list the functions of a state module with `zagent explain MODULE`".into(),
     };
     CliError::usage_hint(format!("there is no function `{name}`"), hint)
 }

@@ -1,4 +1,5 @@
-//! `zagent check [DIR]`: every host of a states repository, compiled and judged; `--diff A..B` compares two commits.
+//! `zagent check [DIR]`: compiles and checks every host of a states repository; `--diff A..B` compares two
+//! commits.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,34 +18,34 @@ use zagent_daemon::repo_layout::{RepoLayout, RepoSource};
 use zagent_states::template_host::recorded_facts::RecordedFacts;
 use zagent_states::template_host::recorded_host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 
-/// Compile every host of a states repository and report what is wrong
+/// Compile every host of a states repository and report errors and warnings
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
-    /// The repository: states/ and pillar/, a manifest with roots, or a flat Salt tree
+    /// States repository: states/ and pillar/, a manifest with roots, or a flat Salt tree
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// Compare two commits: what would change on which host. `A` alone compares A with the files as they are
+    /// Compare two commits and show what changes on which host. `A` alone compares A with the working files
     #[arg(long, value_name = "A..B")]
     diff: Option<String>,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
     out: CheckFormat,
 
-    /// The same as `--out sarif`
+    /// Same as `--out sarif`
     #[arg(long, conflicts_with = "out", help_heading = "Output")]
     sarif: bool,
 
-    /// Warnings are errors
+    /// Treat warnings as errors
     #[arg(long)]
     deny_warnings: bool,
 
-    /// Follow Salt's verdicts where zagent is stricter
-    #[arg(long, value_name = "WHOM", value_enum, help_heading = "Configuration")]
+    /// Follow Salt's behaviour where zagent is stricter
+    #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
     compat: Option<super::compile_job::CompatArg>,
 
-    /// A Salt minion configuration (JSON or YAML): the options that matter to compiling
+    /// Salt minion configuration (JSON or YAML) to read compile options from
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     salt_config: Option<PathBuf>,
 
@@ -53,10 +54,10 @@ pub(super) struct CheckArgs {
     config: Option<PathBuf>,
 }
 
-/// How a report is printed.
+/// Output format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum CheckFormat {
-    /// For people
+    /// Human-readable
     #[default]
     Text,
     /// One JSON document
@@ -65,7 +66,7 @@ enum CheckFormat {
     Sarif,
 }
 
-/// A repository whose hosts were compiled.
+/// A repository with all its hosts compiled.
 struct CheckedRepo {
     inventory: Inventory,
     compiled: Vec<CompiledHost>,
@@ -118,7 +119,10 @@ impl CheckArgs {
         let (inventory, host) = match inventory {
             Some(inventory) => (inventory, None),
             None => {
-                ui.message("no inventory/ here: compiling for this host only (`zagent show grains --out yaml` records one)");
+                ui.message(
+                    "no inventory/ directory: compiling for this host only (record a host with \
+                            `zagent show grains --out yaml`)",
+                );
                 let node = InventoryNode { name: options.id.clone(), grains: Arc::default() };
                 (Inventory { nodes: vec![node], recorded: false }, Some(tree.host(&options)?))
             }
@@ -135,7 +139,7 @@ impl CheckArgs {
 
     fn diff_range(&self, range: &str, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         if self.sarif || self.out == CheckFormat::Sarif {
-            return Err(CliError::usage_hint("--diff is no SARIF report", "use --out json"));
+            return Err(CliError::usage_hint("--diff does not support SARIF output", "use --out json"));
         }
         let (from, to) = parse_range(range)?;
         let repository = GitRepository::discover(&self.dir).map_err(|e| CliError::usage(error_chain(&e)))?;
@@ -182,13 +186,13 @@ fn recorded_host(node: &InventoryNode) -> Arc<dyn zagent_compiler::TemplateHost>
     Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers))
 }
 
-/// `A..B`, `A..` (B is HEAD), `A` (B is the directory as it is).
+/// `A..B`, `A..` (B is HEAD), `A` (B is the working directory).
 fn parse_range(range: &str) -> Result<(String, Option<String>), CliError> {
     let bad = |why: &str| {
         CliError::usage_hint(format!("`--diff {range}`: {why}"), "write A..B, such as --diff main..HEAD")
     };
     if range.contains("...") {
-        return Err(bad("three dots are not supported"));
+        return Err(bad("`A...B` is not supported"));
     }
     match range.split_once("..") {
         None if range.is_empty() => Err(bad("no commit")),
@@ -199,7 +203,7 @@ fn parse_range(range: &str) -> Result<(String, Option<String>), CliError> {
     }
 }
 
-/// Every host of either side.
+/// Hosts that exist on either side.
 fn diff_hosts(before: &CheckedRepo, after: &CheckedRepo) -> BTreeMap<String, HostDiff> {
     let named = |side: &CheckedRepo| -> BTreeMap<String, usize> {
         side.inventory.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect()
@@ -225,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read() {
+    fn ranges_are_parsed() {
         let ok = |text: &str| parse_range(text).unwrap();
         assert_eq!(ok("a..b"), ("a".into(), Some("b".into())));
         assert_eq!(ok("HEAD~1.."), ("HEAD~1".into(), Some("HEAD".into())));

@@ -1,4 +1,4 @@
-//! What most commands take: where the configuration is, and how to print the answer.
+//! Arguments shared by most commands: the configuration file and the output format.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,13 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(super) out: OutputFormat,
 }
 
 impl CommonArgs {
-    /// Prints what is so now: words, or the same as data.
+    /// Prints a value as text or as data.
     pub(super) fn print(&self, words: &str, data: serde_json::Value, ui: &mut Ui<'_>) {
         ui.print(&match self.out {
             OutputFormat::Text => format!("{}\n", sanitize(words)),

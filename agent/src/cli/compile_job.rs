@@ -1,4 +1,4 @@
-//! The arguments that say what to compile and for whom, turned into a compiler.
+//! Turns the arguments that select trees and node into a compiler.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,43 +32,43 @@ use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 use zagent_states::template_host::recorded_facts::RecordedFacts;
 use zagent_states::template_host::recorded_facts::parse_facts;
 
-/// What to compile, and for whom
+/// What to compile, and for which node
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Tree")]
 pub(super) struct TreeArgs {
-    /// Directory of the states (environment `base`)
+    /// States directory (environment `base`)
     #[arg(long, value_name = "DIR")]
     pub(super) states: Option<PathBuf>,
 
-    /// Directory of the pillar (environment `base`)
+    /// Pillar directory (environment `base`)
     #[arg(long, value_name = "DIR")]
     pub(super) pillar: Option<PathBuf>,
 
-    /// States of one more environment; may be repeated
+    /// States directory of another environment; can be repeated
     #[arg(long, value_name = "NAME=DIR", value_parser = parse_env)]
     pub(super) env: Vec<(String, PathBuf)>,
 
-    /// Pillar of one more environment; may be repeated
+    /// Pillar directory of another environment; can be repeated
     #[arg(long, value_name = "NAME=DIR", value_parser = parse_env)]
     pub(super) pillar_env: Vec<(String, PathBuf)>,
 
-    /// Compile these SLS instead of what the top file selects
+    /// Compile these SLS files instead of what the top file selects
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(super) sls: Vec<String>,
 
-    /// Environment of `--sls`; without it, the only one that top files select from
+    /// Environment for `--sls`; default: the only environment that the top files use
     #[arg(long, value_name = "NAME")]
     pub(super) saltenv: Option<String>,
 
-    /// Compile for this node; default: the configured id, else the host name
+    /// Compile for this node ID; default: the configured id, otherwise the host name
     #[arg(long, value_name = "ID", help_heading = "Node")]
     pub(super) id: Option<String>,
 
-    /// Facts from a JSON or YAML file instead of this host's
+    /// Read grains from a JSON or YAML file instead of this host
     #[arg(long, value_name = "FILE", help_heading = "Node")]
     pub(super) grains: Option<PathBuf>,
 
-    /// Pillar given as JSON; wins over the tree
+    /// Pillar data as JSON; overrides the pillar tree
     #[arg(long, value_name = "JSON", help_heading = "Node")]
     pub(super) pillar_data: Option<String>,
 
@@ -76,37 +76,37 @@ pub(super) struct TreeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub(super) config: Option<PathBuf>,
 
-    /// A Salt minion configuration (JSON or YAML): the options that matter to compiling
+    /// Salt minion configuration (JSON or YAML) to read compile options from
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub(super) salt_config: Option<PathBuf>,
 
-    /// Follow Salt's verdicts where zagent is stricter
-    #[arg(long, value_name = "WHOM", value_enum, help_heading = "Configuration")]
+    /// Follow Salt's behaviour where zagent is stricter
+    #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
     pub(super) compat: Option<CompatArg>,
 
-    /// Templates see `opts.test`.
+    /// Set `opts.test` for templates.
     #[arg(skip)]
     pub(super) test: bool,
 }
 
-/// Whose verdicts count.
+/// Which behaviour to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum CompatArg {
-    /// Salt's
+    /// Salt's behaviour
     Salt,
 }
 
-/// The trees of one compile.
+/// Trees of one compile.
 pub(super) struct StateTrees {
     states: Arc<dyn FileTree>,
     pillar: Arc<dyn FileTree>,
     revision: String,
-    /// What the repository says about itself.
+    /// Manifest of the repository.
     manifest: Option<Manifest>,
 }
 
 impl StateTrees {
-    /// Trees, and where they come from in words.
+    /// Trees plus a description of their origin.
     pub(super) fn new(
         states: Arc<dyn FileTree>,
         pillar: Arc<dyn FileTree>,
@@ -119,7 +119,7 @@ impl StateTrees {
 /// Everything one compile needs.
 pub(super) struct CompileJob {
     pub(super) compiler: Compiler,
-    /// What the compiler is given, and what it was told of it.
+    /// Inputs of the compiler, with what was read to build them.
     pub(super) inputs: CompileInputs,
     trace: Arc<CompileTrace>,
     pub(super) want: CompileTarget,
@@ -127,26 +127,26 @@ pub(super) struct CompileJob {
     pub(super) states: Arc<dyn FileTree>,
     pub(super) compat: Compat,
     pub(super) settings: Settings,
-    /// Where the states come from, in words.
+    /// Description of where the states come from.
     pub(super) revision: String,
 }
 
 fn parse_env(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), dir.into())),
-        _ => Err("write NAME=DIR, such as dev=/srv/states-dev".into()),
+        _ => Err("use NAME=DIR, such as dev=/srv/states-dev".into()),
     }
 }
 
 impl TreeArgs {
-    /// The compiler that these arguments and the configuration ask for.
+    /// Builds the compiler that these arguments and the configuration describe.
     pub(super) fn job(&self) -> Result<CompileJob, CliError> {
         let settings = settings::load(self.config.as_deref())?;
         let trees = self.open_trees(&settings)?;
         self.build_job(trees, settings)
     }
 
-    /// The compiler for the states of a ground.
+    /// Builds the compiler for the states of a source directory.
     pub(super) fn job_for_dir(
         &self,
         top: &Path,
@@ -157,7 +157,7 @@ impl TreeArgs {
         self.build_job(trees, settings)
     }
 
-    /// The same for what needs no states: without any tree, an empty one serves.
+    /// Same, for commands that need no states: uses an empty tree when none is given.
     pub(super) fn job_without_states(&self) -> Result<CompileJob, CliError> {
         let settings = settings::load(self.config.as_deref())?;
         let trees = match self.open_trees(&settings) {
@@ -185,7 +185,7 @@ impl TreeArgs {
         }
     }
 
-    /// The trees of a repository, where its manifest, the configuration or custom put them.
+    /// Trees of a repository, at the paths set by the manifest, the configuration or convention.
     fn trees_in_dir(&self, top: &Path, revision: &str, settings: &Settings) -> Result<StateTrees, CliError> {
         let mut found = RepoPaths::find(top, settings)?;
         found.pillar = self.pillar.clone().or(found.pillar);
@@ -216,12 +216,12 @@ impl TreeArgs {
         Ok(StateTrees::new(Arc::new(states), Arc::new(pillar), revision))
     }
 
-    /// The same for trees from elsewhere.
+    /// Same for trees from elsewhere.
     pub(super) fn build_job(&self, trees: StateTrees, settings: Settings) -> Result<CompileJob, CliError> {
         let StateTrees { states, pillar, revision, manifest } = trees;
         let mut settings = settings;
         if let Some(manifest) = manifest {
-            // Whoever runs the node has the last word.
+            // The node's own configuration takes precedence.
             let said = |key: &str| settings.is_set(key);
             let schedule = manifest.schedule.filter(|_| !said("run.schedule"));
             let compat = manifest.compat.filter(|_| !said("compat"));
@@ -248,13 +248,13 @@ impl TreeArgs {
         let env = self.saltenv.clone().unwrap_or_else(|| BASE_ENV.into());
         let envs = states.envs();
         if !envs.contains(&env) {
-            let hint = format!("there is: {}; --env {env}=DIR adds it", envs.join(", "));
-            return Err(CliError::usage_hint(format!("environment `{env}` not found"), hint));
+            let hint = format!("known environments: {}; add it with --env {env}=DIR", envs.join(", "));
+            return Err(CliError::usage_hint(format!("unknown environment `{env}`"), hint));
         }
         Ok(CompileTarget::Sls { names: self.sls.clone(), env })
     }
 
-    /// How to compile, by the configuration and these arguments.
+    /// Compile options from the configuration and these arguments.
     pub(super) fn options(&self) -> Result<CompileOptions, CliError> {
         self.options_from(&settings::load(self.config.as_deref())?)
     }
@@ -281,7 +281,7 @@ impl TreeArgs {
         Ok(options)
     }
 
-    /// The host that templates may ask.
+    /// Host interface for templates.
     pub(super) fn host(&self, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
         self.host_from(&settings::load(self.config.as_deref())?, options)
     }
@@ -303,7 +303,7 @@ impl TreeArgs {
         Ok(Arc::new(LiveHost::new(self.facts_from(settings, options)?, live)))
     }
 
-    /// The facts: this host's, or those of a file.
+    /// Grains of this host, or from a file.
     pub(super) fn facts(&self) -> Result<Arc<dyn Grains>, CliError> {
         let settings = settings::load(self.config.as_deref())?;
         self.facts_from(&settings, &self.options_from(&settings)?)
@@ -321,28 +321,29 @@ impl TreeArgs {
             Value::Map(facts) => Ok(Arc::new(RecordedFacts::new(Arc::unwrap_or_clone(facts)))),
             other => {
                 let what =
-                    format!("`{}` holds {}, and a mapping of facts is wanted", path.display(), other.kind());
+                    format!("`{}` holds {}, expected a mapping of grains", path.display(), other.kind());
                 Err(CliError::usage(what))
             }
         }
     }
 }
 
-/// What runs, and the pillar that it was made with.
+/// Plan, and the pillar it was compiled with.
 pub(super) struct PlanWithPillar {
     pub(super) plan: Plan,
     pub(super) pillar: Value,
 }
 
 impl CompileJob {
-    /// The plan, and a word when there is nothing in it. With `keep` it is kept, with `fresh` no kept one is looked for.
+    /// Returns the plan and warns when it is empty. `keep` saves it to the plan cache, `fresh` ignores the
+    /// plan cache.
     pub(super) fn plan(&self, keep: bool, fresh: bool, ui: &mut Ui<'_>) -> Result<PlanWithPillar, CliError> {
         let planned = self.load_or_compile(keep, fresh, ui)?;
         empty_plan::explain_empty_plan(self, &planned, ui)?;
         Ok(planned)
     }
 
-    /// The plan: the kept one when nothing it was made from has changed, else compiled anew.
+    /// Loads the plan from the plan cache when no input changed, otherwise compiles it.
     fn load_or_compile(&self, keep: bool, fresh: bool, ui: &mut Ui<'_>) -> Result<PlanWithPillar, CliError> {
         let dir = self.settings.paths().plans();
         let programs = format!(
@@ -356,18 +357,19 @@ impl CompileJob {
         }
         let compiled = self.compile(ui)?;
         let pillar = self.compiler.pillar()?;
-        // What is doubtful is told each time, and what is secret is not written.
+        // Plans with warnings or secrets are not cached: warnings must show every time, secrets must not
+        // reach the disk.
         if keep && compiled.warnings.is_empty() && self.compiler.secrets().is_empty() {
             let kept =
                 plan_cache::save(&dir, &key, &self.trace, (&compiled.plan, &pillar), SystemTime::now());
             if let Err(error) = kept {
-                tracing::debug!(%error, dir = %dir.display(), "the plan is not kept");
+                tracing::debug!(%error, dir = %dir.display(), "cannot write the plan cache");
             }
         }
         Ok(PlanWithPillar { plan: compiled.plan, pillar })
     }
 
-    /// Compiles, and tells what is doubtful.
+    /// Compiles and prints warnings.
     pub(super) fn compile(&self, ui: &mut Ui<'_>) -> Result<CompileOutput, CliError> {
         let compiled = self.compiler.compile(&self.want)?;
         for warning in &compiled.warnings {
@@ -377,13 +379,13 @@ impl CompileJob {
         Ok(compiled)
     }
 
-    /// What hides secrets; nothing when they were asked for.
+    /// Secret mask; empty with `--unmask`.
     pub(super) fn mask(&self, unmask: bool) -> SecretMask {
         if unmask { SecretMask::default() } else { SecretMask::new(&self.compiler.secrets()) }
     }
 }
 
-/// Without any tree: say how to name one, and notice when the tree is at hand.
+/// Error for a missing states directory; the hint adapts when the current directory is a states tree.
 fn no_states_error() -> CliError {
     let here = |path: &str| Path::new(path).is_file();
     let hint = if here("states/top.sls") {
@@ -396,7 +398,7 @@ fn no_states_error() -> CliError {
     CliError::usage_hint(NO_STATES, hint)
 }
 
-/// Where a command without `--states` reads: the cache when it holds files, else the baked directory.
+/// Source for a command without `--states`: the cache when it holds files, otherwise the baked directory.
 fn installed_source(settings: &Settings) -> Result<StatesSource, CliError> {
     let cache =
         Cache::open(&settings.paths(), &settings.source).map_err(|error| CliError::from_cache(&error))?;
@@ -404,7 +406,7 @@ fn installed_source(settings: &Settings) -> Result<StatesSource, CliError> {
     found.ok_or_else(no_states_error)
 }
 
-/// Where the trees of a repository stand.
+/// Paths of the trees in a repository.
 struct RepoPaths {
     states: PathBuf,
     pillar: Option<PathBuf>,
@@ -425,7 +427,7 @@ impl RepoPaths {
     }
 }
 
-/// A directory for `base` and one for each further environment; each must exist.
+/// Opens a directory for `base` and one per additional environment; each must exist.
 fn open_directories(
     base: Option<PathBuf>,
     more: impl Iterator<Item = (String, PathBuf)>,
@@ -441,12 +443,12 @@ fn open_directories(
     Ok(files)
 }
 
-/// A JSON or YAML file that a flag names.
+/// Reads a JSON or YAML file given with a flag.
 pub(super) fn read_value(path: &Path) -> Result<Value, CliError> {
     let shown = path.display();
     let text =
         std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
-    // JSON first: it is quicker, and not every JSON is YAML 1.1.
+    // JSON first: it is faster, and not every JSON document is valid YAML 1.1.
     let error = match Value::from_json_str(&text) {
         Ok(value) => return Ok(value),
         Err(e) => e,
@@ -462,12 +464,12 @@ fn parse_pillar_data(text: &str) -> Result<Map, CliError> {
     match Value::from_json_str(text) {
         Ok(Value::Map(map)) => Ok(Arc::unwrap_or_clone(map)),
         Ok(other) => Err(CliError::usage_hint(
-            format!("--pillar-data is {}, and a mapping is wanted", other.kind()),
-            "such as --pillar-data '{\"nginx\": {\"workers\": 4}}'",
+            format!("--pillar-data is {}, expected a mapping", other.kind()),
+            "example: --pillar-data '{\"nginx\": {\"workers\": 4}}'",
         )),
         Err(e) => Err(CliError::usage_hint(
             format!("--pillar-data is not JSON: {e}"),
-            "such as --pillar-data '{\"nginx\": {\"workers\": 4}}'",
+            "example: --pillar-data '{\"nginx\": {\"workers\": 4}}'",
         )),
     }
 }

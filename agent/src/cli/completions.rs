@@ -3,7 +3,7 @@
 use crate::output::Ui;
 use zagent_daemon::error::ExitStatus;
 
-/// Print a completion script
+/// Print a shell completion script
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
     /// The shell

@@ -13,7 +13,7 @@ use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Look at the configuration
+/// Show the configuration
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]
@@ -22,13 +22,13 @@ pub(super) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Print every effective value and where it comes from
+    /// Print every effective value and where it is set
     Show(ConfigShowArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ConfigShowArgs {
-    /// Only keys that begin with this, such as `run`
+    /// Only keys that start with this prefix, such as `run`
     #[arg(value_name = "KEY")]
     key: Option<String>,
 
@@ -68,9 +68,11 @@ impl ConfigArgs {
 
 fn unknown_key(key: &str) -> CliError {
     let near = zagent_config::suggest::nearest(key, zagent_config::settings::keys());
-    let hint = near
-        .map_or_else(|| "`zagent config show` lists all keys".to_owned(), |k| format!("did you mean `{k}`?"));
-    CliError::usage_hint(format!("there is no key `{key}`"), hint)
+    let hint = near.map_or_else(
+        || "list all keys with `zagent config show`".to_owned(),
+        |k| format!("did you mean `{k}`?"),
+    );
+    CliError::usage_hint(format!("unknown configuration key `{key}`"), hint)
 }
 
 fn settings_text(found: &[&EffectiveSetting], paint: Paint) -> String {

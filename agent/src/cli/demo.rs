@@ -1,4 +1,4 @@
-//! `zagent demo`: the starter states, dry-run on this host.
+//! `zagent demo`: dry run of the starter states on this host.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_host::CancelToken;
 use zagent_run::{RunOptions, RunTrigger};
 
-/// Dry-run the starter states inside this program
+/// Dry-run the starter states built into zagent
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArgs {
     #[command(flatten)]
@@ -38,9 +38,7 @@ impl DemoArgs {
             ui,
         )?;
         if self.report.out == ReportFormat::Text {
-            ui.message(
-                "\nThese states are inside the program; nothing was changed. With states of your own:",
-            );
+            ui.message("\nThese states are built into zagent; nothing was changed. To test your own states:");
             ui.message("  zagent run --once --test --states DIR --pillar DIR");
         }
         Ok(exit_status(&report, self.report.detailed_exitcodes))

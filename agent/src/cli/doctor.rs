@@ -1,4 +1,4 @@
-//! `zagent doctor`: whether this host can run the agent, one line a check.
+//! `zagent doctor`: checks whether this host can run the agent, one line per check.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Look for what is wrong with this host as a home of the agent; changes nothing
+/// Check this host for problems that affect the agent; changes nothing
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArgs {
-    /// Ask nobody over the network
+    /// Skip checks that need the network
     #[arg(long)]
     offline: bool,
 
@@ -41,7 +41,7 @@ impl DoctorArgs {
     fn run_doctor(&self) -> Vec<DoctorFinding> {
         let settings = match settings::load(self.common.config.as_deref()) {
             Ok(settings) => settings,
-            // Without settings nobody knows what else to look at.
+            // Without settings, no other check can run.
             Err(CliError::Configuration(faults)) => {
                 let told = |fault: &zagent_config::Diagnostic| {
                     let hint =
@@ -56,7 +56,7 @@ impl DoctorArgs {
             }
         };
         let scope = DoctorScope { offline: self.offline, now: Timestamp::now(), system: "/".into() };
-        let mut findings = vec![DoctorFinding::ok("config", format!("loads; this node is {}", settings.id))];
+        let mut findings = vec![DoctorFinding::ok("config", format!("valid; this node is {}", settings.id))];
         findings.extend(run_checks(&settings, &scope));
         findings
     }

@@ -1,6 +1,6 @@
-//! A plan without states in, why there are none out: no top file, or one that does not mean this node.
+//! Empty plan in, reason out: no top file, or a top file that does not target this node.
 //!
-//! Law: a node that nothing is meant for is no failure; a tree without a top file is a mistake in how it was called.
+//! Law: a node without states is not a failure; a tree without a top file is a usage error.
 
 use zagent_compiler::{Compat, CompileTarget};
 
@@ -9,12 +9,12 @@ use super::warn;
 use crate::output::Ui;
 use zagent_daemon::error::CliError;
 
-/// Where a tree says what is for whom.
+/// File that assigns SLS files to nodes.
 const TOP_FILE: &str = "top.sls";
-/// How many targets are named.
+/// Maximum number of targets to print.
 const MAX_NAMED: usize = 8;
 
-/// Tells why there is nothing to run. Salt's own verdict about that is a state that failed.
+/// Says why there is nothing to run. In Salt mode, an empty plan is a failed state instead.
 pub(super) fn explain_empty_plan(
     job: &CompileJob,
     planned: &PlanWithPillar,
@@ -27,14 +27,14 @@ pub(super) fn explain_empty_plan(
     if job.settings.master_tops.is_empty() && !envs.iter().any(|env| job.states.has(env, TOP_FILE)) {
         let place = if job.revision.is_empty() { "the states".into() } else { format!("`{}`", job.revision) };
         return Err(CliError::usage_hint(
-            format!("there is no `{TOP_FILE}` in {place} (environments: {})", envs.join(", ")),
-            "name the SLS to run: --sls NAME; or write a top file: base: {'*': [NAME]}",
+            format!("no `{TOP_FILE}` in {place} (environments: {})", envs.join(", ")),
+            "select an SLS with --sls NAME, or add a top file: base: {'*': [NAME]}",
         ));
     }
     let targets = job.compiler.top_targets()?;
     let node = &job.node;
     if targets.iter().any(|t| t.matched) {
-        warn(&format!("nothing to run: the SLS that the top file selects for `{node}` hold no states"), ui);
+        warn(&format!("nothing to run: the SLS files selected for `{node}` contain no states"), ui);
         return Ok(());
     }
     let mut names: Vec<String> = targets.iter().map(|t| format!("`{}`", t.target)).collect();

@@ -1,4 +1,4 @@
-//! `zagent history [RUN]`: the last runs, or one of them.
+//! `zagent history [RUN]`: lists recent runs, or prints one report.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_host::timezone::local_zone;
 use zagent_run::history::{History, HistoryError, RunSummary};
 
-/// Print the last runs, or the report of one of them
+/// List recent runs, or print the report of one run
 #[derive(Debug, clap::Args)]
 pub(super) struct HistoryArgs {
-    /// The run: its name, the beginning of it, or `last`
+    /// Run ID, the start of it, or `last`
     #[arg(value_name = "RUN")]
     run: Option<String>,
 
-    /// How many runs to list
+    /// Number of runs to list
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_limit, conflicts_with = "run")]
     limit: usize,
 
@@ -32,13 +32,13 @@ pub(super) struct HistoryArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How to print it; `ndjson` and `highstate` are for one run
+    /// Output format; `ndjson` and `highstate` need a run
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     out: ReportFormat,
 }
 
 fn parse_limit(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "write how many runs, at least 1".into())
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "expected a number of at least 1".into())
 }
 
 impl HistoryArgs {
@@ -68,8 +68,8 @@ impl HistoryArgs {
 
     fn list_runs(&self, history: &History, ui: &mut Ui<'_>) -> Result<(), CliError> {
         if matches!(self.out, ReportFormat::Ndjson | ReportFormat::Highstate) {
-            let message = "a list of runs is printed as text, json or yaml";
-            return Err(CliError::usage_hint(message, "name a run to print its report: zagent history last"));
+            let message = "a list of runs supports only `--out text`, `json` or `yaml`";
+            return Err(CliError::usage_hint(message, "to print the report of one run: zagent history last"));
         }
         let answer = history.list(self.limit, Timestamp::now()).map_err(to_cli_error)?;
         print_warnings(&answer.warnings, ui);
@@ -96,12 +96,13 @@ fn to_cli_error(error: HistoryError) -> CliError {
     let message = error_chain(&error);
     match error {
         e if e.is_permission() => CliError::permission(message),
-        HistoryError::Empty => {
-            CliError::usage_hint(message, "a run is noted once it has ended: zagent run --once")
-        }
-        HistoryError::NoRun(_) => CliError::usage_hint(message, "`zagent history` lists the runs"),
+        HistoryError::Empty => CliError::usage_hint(
+            message,
+            "a run is recorded when it ends; start one with `zagent run --once`",
+        ),
+        HistoryError::NoRun(_) => CliError::usage_hint(message, "list the runs with `zagent history`"),
         HistoryError::Ambiguous { .. } => {
-            CliError::usage_hint(message, "write more of its name; `zagent history` lists the runs")
+            CliError::usage_hint(message, "use more of the run ID; list the runs with `zagent history`")
         }
         _ => CliError::failed(message),
     }
@@ -122,10 +123,10 @@ fn runs_json(heads: &[RunSummary]) -> serde_json::Value {
     heads.iter().map(run).collect()
 }
 
-/// Runs for people, newest first.
+/// Runs as a table, newest first.
 fn runs_table(heads: &[RunSummary], zone: &TimeZone, paint: Paint) -> String {
     if heads.is_empty() {
-        return "no runs yet: `zagent run --once` makes the first\n".into();
+        return "no runs yet: start one with `zagent run --once`\n".into();
     }
     let mut rows = vec![["RUN", "WHEN", "MODE", "TRIGGER", "REVISION", "TIME", "RESULT"].map(str::to_owned)];
     rows.extend(heads.iter().map(|head| {

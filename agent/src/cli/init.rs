@@ -1,4 +1,5 @@
-//! `zagent init [DIR]`: a states repository that works at once; `--from-salt DIR` tells what of a Salt tree will work.
+//! `zagent init [DIR]`: creates a working states repository; `--from-salt DIR` reports what works of a Salt
+//! tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,34 +16,36 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_host::Machine;
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 
-/// Make a states repository, or judge a Salt tree
+/// Create a states repository, or assess a Salt tree
 #[derive(Debug, clap::Args)]
 pub(super) struct InitArgs {
-    /// Where to make the repository; with `--from-salt`, where to copy the trees to (nowhere by default)
+    /// Directory to create the repository in; with `--from-salt`, directory to copy the trees to (default: no
+    /// copy)
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Make it beside what is there; no file is ever overwritten
+    /// Create it in a directory that is not empty; existing files are never overwritten
     #[arg(long, conflicts_with = "from_salt")]
     force: bool,
 
-    /// Report what will and will not work of a Salt tree: file roots, or a directory with a master or minion configuration
+    /// Report what works and what does not in a Salt tree: file roots, or a directory with a master or minion
+    /// configuration
     #[arg(long, value_name = "DIR")]
     from_salt: Option<PathBuf>,
 
-    /// The master or minion configuration; default: one that is found in the tree
+    /// Salt master or minion configuration; default: the one found in the tree
     #[arg(long, value_name = "FILE", requires = "from_salt")]
     salt_config: Option<PathBuf>,
 
-    /// Compile for this node; default: the configured id, else the host name
+    /// Compile for this node ID; default: the configured id, otherwise the host name
     #[arg(long, value_name = "ID", requires = "from_salt")]
     id: Option<String>,
 
-    /// Facts from a JSON or YAML file instead of this host's
+    /// Read grains from a JSON or YAML file instead of this host
     #[arg(long, value_name = "FILE", requires = "from_salt")]
     grains: Option<PathBuf>,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     out: OutputFormat,
 }
@@ -87,7 +90,7 @@ impl InitArgs {
         };
         let mut options = args.options()?;
         if self.id.is_none() && self.grains.is_none() {
-            // A master's configuration names no minion.
+            // A master configuration has no minion ID.
             options.id = settings::load(None)?.id.as_str().to_owned();
         }
         let host = offline_host(&args, &options)?;
@@ -125,7 +128,7 @@ impl InitArgs {
     }
 }
 
-/// This host as templates may ask it; a report runs no command.
+/// Host interface for templates that runs no commands, for the report.
 fn offline_host(args: &TreeArgs, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
     let live = LiveHostSettings {
         machine: Machine::new().allow_commands(false),
@@ -136,9 +139,11 @@ fn offline_host(args: &TreeArgs, options: &CompileOptions) -> Result<Arc<dyn Tem
 
 fn to_cli_error(error: &InitError) -> CliError {
     let hint = match error {
-        InitError::NotEmpty { .. } => "name another directory, or add --force: no file is overwritten",
-        InitError::Inside { .. } => "name a directory beside it",
-        InitError::NotADirectory(_) => "name a directory",
+        InitError::NotEmpty { .. } => {
+            "choose another directory, or add --force (existing files are never overwritten)"
+        }
+        InitError::Inside { .. } => "choose a directory outside it",
+        InitError::NotADirectory(_) => "choose a directory",
         InitError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             return CliError::permission(error_chain(error));
         }
@@ -149,11 +154,13 @@ fn to_cli_error(error: &InitError) -> CliError {
 
 fn git_summary(git: &GitSetup) -> String {
     match git {
-        GitSetup::Untouched => "nothing was done".into(),
-        GitSetup::NoGit => "there is no git here; a host needs none, but you do to push".into(),
-        GitSetup::InsideRepository => "it stands in a repository already; nothing was committed".into(),
-        GitSetup::Uncommitted(why) => format!("a repository was made, nothing was committed: {why}"),
-        GitSetup::Committed => "a repository was made, the files are its first commit".into(),
+        GitSetup::Untouched => "not changed".into(),
+        GitSetup::NoGit => "git is not installed here; nodes do not need it, but you need it to push".into(),
+        GitSetup::InsideRepository => {
+            "the directory is already inside a repository; nothing was committed".into()
+        }
+        GitSetup::Uncommitted(why) => format!("repository created, nothing committed: {why}"),
+        GitSetup::Committed => "repository created, files committed".into(),
     }
 }
 
@@ -163,7 +170,7 @@ fn print_result(made: &InitResult, dir: &Path, ui: &mut Ui<'_>) {
         text += &format!("{} {}\n", ui.paint.green("+"), dir.join(path).display());
     }
     for path in &made.kept {
-        text += &format!("{} {} (was there)\n", ui.paint.dim("="), dir.join(path).display());
+        text += &format!("{} {} (exists, not changed)\n", ui.paint.dim("="), dir.join(path).display());
     }
     ui.print(&text);
     ui.message(&format!("git: {}", git_summary(&made.git)));
@@ -172,7 +179,7 @@ fn print_result(made: &InitResult, dir: &Path, ui: &mut Ui<'_>) {
 
 fn print_copied(copied: &CopySummary, target: &Path, lenient: bool, ui: &mut Ui<'_>) {
     ui.message(&format!(
-        "\n{} copied to {}; the Salt tree is as it was",
+        "\n{} copied to {}; the Salt tree is unchanged",
         pluralize(copied.files, "file"),
         target.display()
     ));
@@ -181,10 +188,10 @@ fn print_copied(copied: &CopySummary, target: &Path, lenient: bool, ui: &mut Ui<
     }
     ui.message(&format!("git: {}", git_summary(&copied.git)));
     if lenient {
-        ui.message("some SLS need `compat: salt` in /etc/zagent/zagent.yaml");
+        ui.message("some SLS files need `compat: salt` in /etc/zagent/zagent.yaml");
     }
     for env in &copied.environments {
-        ui.message(&format!("environment {env}: name environments/{env}/ in `environments:` of zagent.yaml"));
+        ui.message(&format!("environment {env}: add environments/{env}/ to `environments:` in zagent.yaml"));
     }
     print_next_steps(target, ui);
 }
@@ -198,6 +205,6 @@ fn print_next_steps(dir: &Path, ui: &mut Ui<'_>) {
         "  zagent run --once --test --states {states} --pillar {pillar}    # changes nothing"
     ));
     ui.message(&format!("  zagent run --once --states {states} --pillar {pillar}"));
-    ui.message("A node follows it once it is pushed, with two lines in /etc/zagent/zagent.yaml:");
+    ui.message("Push it, then add two lines to /etc/zagent/zagent.yaml on each node that should follow it:");
     ui.message("  source:\n    remotes: [{url: https://git.example.org/states.git, branch: main}]");
 }

@@ -6,7 +6,7 @@ use zagent_daemon::error::{CliError, ExitStatus};
 /// Print the manual page
 #[derive(Debug, clap::Args)]
 pub(super) struct ManArgs {
-    /// The command whose page is wanted, such as `show lowstate`
+    /// Command to print the page of, such as `show lowstate`
     command: Vec<String>,
 }
 
@@ -18,7 +18,7 @@ impl ManArgs {
         for word in &self.command {
             let Some(found) = command.find_subcommand(word) else {
                 let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-                let hint = format!("there is: {}", names.join(", "));
+                let hint = format!("available commands: {}", names.join(", "));
                 return Err(CliError::usage_hint(format!("`{name}` has no command `{word}`"), hint));
             };
             name = format!("{name}-{word}");

@@ -1,4 +1,4 @@
-//! `zagent manifest write | check | sign`.
+//! `zagent manifest write | check | sign`: maintains the manifest of a states repository.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use zagent_config::error_chain;
 use zagent_config::sanitize;
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Untracked files that are named; the rest is counted.
+/// Maximum number of untracked files to name; the rest is counted.
 const MAX_NAMED: usize = 10;
 
 /// Write, check or sign the manifest of a states repository
@@ -31,52 +31,52 @@ pub(super) struct ManifestArgs {
 
 #[derive(Debug, Subcommand)]
 enum ManifestCommand {
-    /// List every file with its digest; the serial rises when anything changed
+    /// List every file with its digest; the serial increases when anything changed
     Write(ManifestWriteArgs),
-    /// Compare the files with the manifest, and check its signatures; exits with 1 when something is wrong
+    /// Compare the files with the manifest and check its signatures; exits with 1 on any mismatch
     Check(ManifestCheckArgs),
-    /// Sign the manifest as it stands
+    /// Sign the current manifest
     Sign(ManifestSignArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ManifestWriteArgs {
-    /// The repository
+    /// States repository
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// The serial; one more than before when left out
+    /// Serial; default: the previous serial plus one
     #[arg(long, value_name = "N")]
     serial: Option<u64>,
 
-    /// Until when nodes take it: a time from now such as 30d, a date, or a time in RFC 3339; as before when left out
+    /// When the manifest expires: a duration such as 30d, a date, or an RFC 3339 time; default: unchanged
     #[arg(long, value_name = "WHEN")]
     expires: Option<String>,
 
-    /// The oldest agent that understands the tree; as before when left out
+    /// Oldest agent version that supports the tree; default: unchanged
     #[arg(long, value_name = "VERSION")]
     min_agent: Option<AgentVersion>,
 
-    /// Remove signatures of the old manifest
+    /// Remove the signatures of the old manifest
     #[arg(long)]
     drop_signatures: bool,
 
-    /// How to print what was done
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     out: OutputFormat,
 }
 
 #[derive(Debug, clap::Args)]
 struct ManifestCheckArgs {
-    /// The repository
+    /// States repository
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// Check the signatures against this file; default: the configuration's, when it requires them
+    /// Check signatures against this file; default: the configured file, when signatures are required
     #[arg(long, value_name = "FILE")]
     allowed_signers: Option<PathBuf>,
 
-    /// How many people must have signed; default: the configuration's
+    /// Number of people who must have signed; default: from the configuration
     #[arg(long, value_name = "N")]
     threshold: Option<usize>,
 
@@ -84,26 +84,26 @@ struct ManifestCheckArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     out: OutputFormat,
 }
 
 #[derive(Debug, clap::Args)]
 struct ManifestSignArgs {
-    /// The repository
+    /// States repository
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// The private key, or the public one when an SSH agent or a security key holds the other half
+    /// Private key, or the public key when an SSH agent or a security key holds the private key
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
 
-    /// Whose signature it is: it goes to manifest.yaml.sig.NAME, beside those of others
+    /// Signer name: the signature is written to manifest.yaml.sig.NAME, next to those of other signers
     #[arg(long = "as", value_name = "NAME", value_parser = parse_name)]
     name: Option<String>,
 
-    /// How to print what was done
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     out: OutputFormat,
 }
@@ -111,7 +111,7 @@ struct ManifestSignArgs {
 fn parse_name(text: &str) -> Result<String, String> {
     let letter = |c: char| c.is_ascii_alphanumeric() || "._-@+".contains(c);
     let fine = (1..=100).contains(&text.len()) && text.chars().all(letter) && !text.starts_with('.');
-    fine.then(|| text.to_owned()).ok_or_else(|| "a name has letters, digits and any of ._-@+".into())
+    fine.then(|| text.to_owned()).ok_or_else(|| "use letters, digits and ._-@+".into())
 }
 
 impl ManifestArgs {
@@ -162,7 +162,7 @@ impl ManifestWriteArgs {
         });
         let mut text = match written.is_new {
             true => format!("{shown}: serial {}, {files} files\n", written.new.serial),
-            false => format!("{shown}: nothing changed, serial {}\n", written.new.serial),
+            false => format!("{shown}: unchanged, serial {}\n", written.new.serial),
         };
         changes.iter().for_each(|line| text.push_str(&format!("  {}\n", sanitize(line))));
         print(self.out, &text, data, ui);
@@ -170,20 +170,23 @@ impl ManifestWriteArgs {
         Ok(ExitStatus::Success)
     }
 
-    /// What the author should do or know next.
+    /// Prints what the author should do or know next.
     fn print_reminders(&self, written: &ManifestDraft, stale: &[String], now: Timestamp, ui: &mut Ui<'_>) {
         if !stale.is_empty() && self.drop_signatures {
-            ui.message(&format!("removed {}, which signed the old manifest", sanitize(&stale.join(", "))));
+            ui.message(&format!("removed {}: signed the old manifest", sanitize(&stale.join(", "))));
         } else if !stale.is_empty() {
             let names = stale.join(", ");
             let message = format!(
                 "{names} signed the old manifest: sign again (zagent manifest sign --key FILE --as NAME) or remove \
-                 the files (`--drop-signatures` does so while it writes)"
+                 the files (`zagent manifest write --drop-signatures` removes them)"
             );
             warn(&message, ui);
         }
         if let Some(expires) = written.new.expires.filter(|expires| *expires <= now) {
-            warn(&format!("the manifest has expired at {expires}: nodes refuse it; give --expires"), ui);
+            warn(
+                &format!("the manifest expired at {expires}: nodes refuse it; set a new date with --expires"),
+                ui,
+            );
         }
         let files = written.new.files.as_ref();
         let lost = files.map(|files| manifest::untracked(&self.dir, files)).unwrap_or_default();
@@ -191,7 +194,12 @@ impl ManifestWriteArgs {
             let more = lost.len().saturating_sub(MAX_NAMED);
             let named = lost.iter().take(MAX_NAMED).map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            warn(&format!("Git does not hold {named}{more}: `git add` or remove what nodes are to get"), ui);
+            warn(
+                &format!(
+                    "Git does not track {named}{more}: `git add` the files that nodes need, remove the others"
+                ),
+                ui,
+            );
         }
     }
 }
@@ -202,24 +210,25 @@ fn parse_expiry_arg(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
         let seconds = i64::try_from(parse_duration(text)?.as_secs()).ok()?;
         Timestamp::from_second(now.as_second().checked_add(seconds)?).ok()
     };
-    let hint = "write a time from now such as 30d, a date such as 2030-01-31, or 2030-01-31T12:00:00Z";
+    let hint =
+        "use a duration such as 30d, a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z";
     match from_now().or_else(|| parse_expiry(text)) {
-        None => Err(CliError::usage_hint(format!("`{}` is no time", sanitize(text)), hint)),
+        None => Err(CliError::usage_hint(format!("`{}` is not a valid time", sanitize(text)), hint)),
         Some(time) if time <= now => {
-            Err(CliError::usage_hint(format!("{time} is over, so no node would take the manifest"), hint))
+            Err(CliError::usage_hint(format!("{time} is in the past: nodes would refuse the manifest"), hint))
         }
         Some(time) => Ok(time),
     }
 }
 
-/// What is other than before, in words.
+/// Describes what differs from the previous manifest.
 fn changed_files(written: &ManifestDraft) -> Vec<String> {
     let ManifestDraft { old, new, .. } = written;
     let Some(old) = old else { return vec!["a new manifest".into()] };
     let mut words = Vec::new();
     if let (Some(before), Some(after)) = (&old.files, &new.files) {
         words.extend(after.keys().filter(|p| !before.contains_key(*p)).map(|p| format!("`{p}` is new")));
-        words.extend(before.keys().filter(|p| !after.contains_key(*p)).map(|p| format!("`{p}` is gone")));
+        words.extend(before.keys().filter(|p| !after.contains_key(*p)).map(|p| format!("`{p}` is removed")));
         let other = |p: &&String| before.get(*p).is_some_and(|entry| after.get(*p) != Some(entry));
         words.extend(after.keys().filter(other).map(|p| format!("`{p}` has changed")));
     }
@@ -237,7 +246,7 @@ impl ManifestCheckArgs {
         let (listed, mut wrong) = manifest::check(&self.dir, CacheLimits::default()).map_err(to_cli_error)?;
         let now = Timestamp::now();
         if let Some(expires) = listed.expires.filter(|_| listed.is_expired(now)) {
-            wrong.push(format!("the manifest has expired at {expires}"));
+            wrong.push(format!("the manifest expired at {expires}"));
         }
         let signers = match self.load_trust()? {
             Some(trust) => Some(self.verify_signers(&trust, now)?),
@@ -270,8 +279,8 @@ impl ManifestCheckArgs {
         let shown = sanitize(&self.dir.join(tree::MANIFEST).display().to_string());
         let files = listed.files.as_ref().map_or(0, std::collections::BTreeMap::len);
         let mut text = match wrong.len() {
-            0 => format!("{shown}: serial {}, {files} files, all as listed\n", listed.serial),
-            n => format!("{shown}: serial {}, {n} wrong\n", listed.serial),
+            0 => format!("{shown}: serial {}, {files} files, all match\n", listed.serial),
+            n => format!("{shown}: serial {}, {n} mismatches\n", listed.serial),
         };
         wrong.iter().for_each(|line| text.push_str(&format!("  {}\n", sanitize(line))));
         for signer in signers.into_iter().flatten().flatten() {
@@ -280,7 +289,7 @@ impl ManifestCheckArgs {
         text
     }
 
-    /// Whose signatures count, when they are to be checked.
+    /// Trust settings, when signatures must be checked.
     fn load_trust(&self) -> Result<Option<TrustSettings>, CliError> {
         let mut trust = settings::load(self.config.as_deref())?.trust;
         let asked = self.allowed_signers.is_some()
@@ -313,8 +322,8 @@ impl ManifestSignArgs {
                 if wrong.len() > 1 { format!(" (and {} more)", wrong.len() - 1) } else { String::new() };
             return Err(CliError::Refusal {
                 exit: ExitStatus::Failed,
-                message: format!("the manifest is not that of the files: {first}{more}"),
-                hint: Some("zagent manifest write".into()),
+                message: format!("the manifest does not match the files: {first}{more}"),
+                hint: Some("run `zagent manifest write`".into()),
             });
         }
         let (text, _) = manifest::read(&self.dir).map_err(to_cli_error)?;
@@ -325,7 +334,7 @@ impl ManifestSignArgs {
         let path = manifest::write_atomic(&self.dir, &name, &signature).map_err(to_cli_error)?;
         let shown = path.display().to_string();
         let data = object!({"signature": shown, "serial": listed.serial});
-        let line = format!("{}: signs serial {}\n", sanitize(&shown), listed.serial);
+        let line = format!("{}: signed serial {}\n", sanitize(&shown), listed.serial);
         print(self.out, &line, data, ui);
         Ok(ExitStatus::Success)
     }
@@ -343,12 +352,12 @@ fn to_cli_error(error: ManifestError) -> CliError {
     let message = error_chain(&error);
     match error {
         ManifestError::Faults(faults) => CliError::Configuration(faults),
-        ManifestError::Missing { .. } => CliError::usage_hint(message, "zagent manifest write"),
+        ManifestError::Missing { .. } => CliError::usage_hint(message, "run `zagent manifest write`"),
         ManifestError::Serial { old, .. } => {
-            CliError::usage_hint(message, format!("give a serial above {old}, or none"))
+            CliError::usage_hint(message, format!("use a serial above {old}, or omit --serial"))
         }
         ManifestError::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            CliError::usage(format!("there is no `{}`", display_path(&path)))
+            CliError::usage(format!("`{}` does not exist", display_path(&path)))
         }
         _ => CliError::failed(message),
     }

@@ -1,7 +1,8 @@
-//! Arguments in, one library call out: the command line, one file a command.
+//! Arguments in, one library call out: the command line, one file per command.
 //!
-//! Law: a command turns its arguments into one call and its value into one text. Exit codes: 0 fine, 1 found or failed,
-//! 2 usage or configuration, 65 the states do not compile, 75 locked, 77 permission.
+//! Law: a command turns its arguments into one call and the returned value into one text. Exit codes: 0
+//! success, 1 findings or failure, 2 usage or configuration, 65 the states do not compile, 75 locked, 77
+//! permission.
 
 mod cache;
 mod call;
@@ -63,34 +64,34 @@ struct Cli {
     command: CliCommand,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct GlobalArgs {
-    /// When to use colour (NO_COLOR is honoured)
+    /// When to use colour (NO_COLOR is respected)
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Output")]
     color: Colour,
 
-    /// Say more; twice says even more
+    /// Print more messages; repeat for debug output
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
     verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
-    /// Print a stage of the compiler, or what it is given
+    /// Print a compiler stage, its inputs, or the dependency graph
     Show(show::ShowArgs),
-    /// Apply the states of this node, or see what they would do
+    /// Apply the states of this node, or predict the changes with `--test`
     Run(run::RunArgs),
-    /// Apply what the top files select, or the SLS that are named
+    /// Apply what the top files select, or the given SLS files
     #[command(name = "state.apply")]
     Apply(state::StateCommandArgs),
     /// Apply what the top files select
     #[command(name = "state.highstate")]
     Highstate(state::StateCommandArgs),
-    /// Apply the SLS that are named
+    /// Apply the given SLS files
     #[command(name = "state.sls")]
     Sls(state::StateCommandArgs),
-    /// Apply one id of an SLS, and what it waits for
+    /// Apply one ID of an SLS file, and the states it requires
     #[command(name = "state.sls_id")]
     SlsId(state::StateCommandArgs),
     /// Run one state function: state.single pkg.installed name=vim
@@ -99,65 +100,65 @@ enum CliCommand {
     /// Run one low chunk: state.low '{"state": "pkg", "fun": "installed", "name": "vim"}'
     #[command(name = "state.low")]
     Low(state::StateCommandArgs),
-    /// Tell which revision this node is on, why not on the newest, and what comes next
+    /// Show the revision of this node, why it is not the newest, and what happens next
     Status(status::StatusArgs),
-    /// Print the last runs, or the report of one of them
+    /// List recent runs, or print the report of one run
     History(history::HistoryArgs),
-    /// Ask the daemon for a run now
+    /// Tell the daemon to run now
     Trigger(trigger::TriggerArgs),
     /// Stop changing this host for a while
     Pause(pause::PauseArgs),
-    /// Go on after a pause
+    /// End a pause
     Resume(pause::ResumeArgs),
-    /// Keep this node on a branch or a commit
+    /// Pin this node to a branch or a commit
     Pin(pin::PinArgs),
     /// Follow the configured branch again
     Unpin(pin::UnpinArgs),
-    /// Look at revisions that failed their health checks, or let them go
+    /// List quarantined revisions, or clear them
     Quarantine(quarantine::QuarantineArgs),
-    /// Roll out a version of the agent or a commit of the states, batch by batch
+    /// Roll out an agent version or a states commit, batch by batch
     Rollout(rollout::RolloutArgs),
-    /// Look at what nodes report on the board
+    /// Show what nodes report on the board
     Node(node::NodeArgs),
-    /// Keep the agent running, and take part in rollouts of its binary
+    /// Keep the agent running and take part in binary rollouts
     Watchdog(watchdog::WatchdogArgs),
-    /// Look at the agent's own binary, or go back to the one before
+    /// Show the agent's binary, or roll back to the previous one
     #[command(name = "self")]
     Own(self_::SelfArgs),
-    /// Compile every host of a states repository and report what is wrong
+    /// Compile every host of a states repository and report errors and warnings
     Check(check::CheckArgs),
-    /// Explain a fault code, a state function, a state or a pillar key
+    /// Explain a diagnostic code, a state function, a state or a pillar key
     Explain(explain::ExplainArgs),
     /// Write, check or sign the manifest of a states repository
     Manifest(manifest::ManifestArgs),
-    /// Publish a binary of the agent for rollouts, or list what was published
+    /// Publish an agent binary for rollouts, or list published releases
     Release(release::ReleaseArgs),
-    /// Take what the remotes offer, or see whether it would be taken; nothing is run
+    /// Fetch from the remotes, or verify what they offer; runs nothing
     Source(source::SourceArgs),
-    /// Look at the generations on this node, check them, go back to one
+    /// List and verify the generations on this node, or roll back to an earlier one
     Cache(cache::CacheArgs),
-    /// Look at the configuration
+    /// Show the configuration
     Config(config::ConfigArgs),
-    /// Look for what is wrong with this host as a home of the agent
+    /// Check this host for problems that affect the agent
     Doctor(doctor::DoctorArgs),
-    /// Make a states repository, or judge a Salt tree
+    /// Create a states repository, or assess a Salt tree
     Init(init::InitArgs),
-    /// Dry-run the starter states inside this program; changes nothing
+    /// Dry-run the starter states built into zagent; changes nothing
     Demo(demo::DemoArgs),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions(completions::CompletionsArgs),
     /// Print the manual page
     Man(man::ManArgs),
-    /// `MOD.FUN`, with words and flags that only it knows.
+    /// `MOD.FUN`, with arguments and flags of its own.
     #[command(external_subcommand)]
     Function(Vec<OsString>),
 }
 
-/// The commands that are written as functions are.
+/// Commands written like functions.
 const STATE_COMMANDS: [&str; 6] =
     ["state.apply", "state.highstate", "state.sls", "state.sls_id", "state.single", "state.low"];
 
-/// Something that the command line asks for.
+/// What the command line requests.
 enum CliRequest {
     Command(Box<CliCommand>),
     Function(Box<call::FunctionCallArgs>),
@@ -250,18 +251,18 @@ impl CliCommand {
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
-            Self::Function(_) => Err(CliError::usage("a function is written MODULE.FUNCTION")),
+            Self::Function(_) => Err(CliError::usage("expected MODULE.FUNCTION")),
         }
     }
 }
 
-/// Runs the program on the process's own arguments and streams.
+/// Runs the program with the arguments and streams of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let watched = std::io::stderr().is_terminal();
     let terminal = (colour && std::io::stdout().is_terminal(), colour && watched);
-    // The streams are not locked for good: progress is written from another thread.
+    // The streams are not locked permanently: progress is written from another thread.
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     let ui = Ui::new(&mut out, &mut err, terminal)
         .with_interactive(watched)
@@ -270,7 +271,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Runs one command line; `terminal` says for stdout and stderr whether colour may be used.
+/// Runs one command line; `terminal` says whether stdout and stderr are terminals that may use colour.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut (dyn Write + Send),
@@ -307,7 +308,7 @@ fn run_request(asked: &CliRequest, ui: &mut Ui<'_>) -> ExitStatus {
     }
 }
 
-/// Commands by the table; what has a dot and is none of them is a function, with flags of its own.
+/// Parses known commands; any other word with a dot is a function with flags of its own.
 fn parse(args: Vec<OsString>) -> Result<(CliRequest, GlobalArgs), clap::Error> {
     let Cli { globals, command } = Cli::try_parse_from(args)?;
     let CliCommand::Function(words) = command else {
@@ -323,7 +324,8 @@ fn parse(args: Vec<OsString>) -> Result<(CliRequest, GlobalArgs), clap::Error> {
     Ok((CliRequest::Function(Box::new(call)), GlobalArgs { color, verbose }))
 }
 
-/// A word that is neither a command nor a function. clap would take it for a function, so the nearest is looked up here.
+/// Error for a word that is neither a command nor a function. clap would take it for a function, so suggest
+/// here.
 fn unknown_command(name: &str) -> clap::Error {
     let mut table = clap_command();
     // `apply` is short for `state.apply`.
@@ -342,7 +344,7 @@ fn unknown_command(name: &str) -> clap::Error {
     table.error(clap::error::ErrorKind::InvalidSubcommand, message)
 }
 
-/// What clap has to say: help and version are data, the rest is a mistake.
+/// Prints clap's message: help and version go to stdout, everything else is a usage error.
 fn print_clap_error(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)) -> ExitStatus {
     let text = error.render();
     let painted = |on: bool| if on { text.ansi().to_string() } else { text.to_string() };
@@ -354,7 +356,7 @@ fn print_clap_error(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)
     ExitStatus::Success
 }
 
-/// Tells a refusal: as data when data was asked for, else drawn on stderr.
+/// Prints an error: as data when a data format is requested, otherwise drawn on stderr.
 fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
     match format {
         ReportFormat::Json => ui.print(&json(&cli_error.to_json())),
@@ -393,13 +395,13 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
     }
 }
 
-/// Tells what stops nothing.
+/// Prints a warning.
 fn warn(message: &str, ui: &mut Ui<'_>) {
     let paint = ui.err_paint;
     ui.alert(Level::WARN, &format!("{}: {}", paint.yellow("warning"), zagent_config::sanitize(message)));
 }
 
-/// The whole command, for completions and the manual.
+/// The full clap command, for completions and manual pages.
 fn clap_command() -> clap::Command {
     Cli::command()
 }

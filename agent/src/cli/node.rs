@@ -24,14 +24,14 @@ use crate::output::{OutputFormat, Paint, TextTable, Tone, Ui, one_line};
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::span_text;
 
-/// So many reports may fail to come before a node counts as silent.
+/// Missed reports before a node counts as silent.
 const MISSED_REPORTS: u32 = 3;
-/// The shortest silence that is one.
+/// Lower limit of the silence timeout.
 const MIN_SILENCE: Duration = Duration::from_secs(120);
-/// The parts of a node that report.
+/// Components of a node that report.
 const COMPONENTS: [Component; 2] = [Component::Agent, Component::States];
 
-/// Look at what nodes report on the board
+/// Show what nodes report on the board
 #[derive(Debug, clap::Args)]
 pub(super) struct NodeArgs {
     #[command(subcommand)]
@@ -40,17 +40,17 @@ pub(super) struct NodeArgs {
 
 #[derive(Debug, Subcommand)]
 enum NodeCommand {
-    /// Print the nodes that report, and how old their reports are
+    /// List the nodes that report, with the age of each report
     List(NodeListArgs),
-    /// Print all that one node reports
+    /// Print everything one node reports
     Show(NodeIdArgs),
-    /// Take a node's reports off the board; one that still runs reports again
+    /// Remove a node's reports from the board; a running node reports again
     Forget(NodeIdArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct NodeListArgs {
-    /// Which nodes: a compound target such as 'G@os:Debian and web-*'; default: all
+    /// Nodes to list: a compound target such as 'G@os:Debian and web-*'; default: all
     #[arg(value_name = "TARGET")]
     target: Option<String>,
 
@@ -60,7 +60,7 @@ struct NodeListArgs {
 
 #[derive(Debug, clap::Args)]
 struct NodeIdArgs {
-    /// The node
+    /// Node ID
     #[arg(value_name = "ID")]
     id: NodeId,
 
@@ -85,7 +85,7 @@ impl NodeArgs {
     }
 }
 
-/// All reports, by node and part.
+/// All reports, by node and component.
 fn load_all_reports(settings: &Settings) -> Result<BTreeMap<NodeId, Vec<NodeReport>>, CliError> {
     let mut board = open_reports(settings)?;
     let mut nodes: BTreeMap<NodeId, Vec<NodeReport>> = BTreeMap::new();
@@ -97,12 +97,12 @@ fn load_all_reports(settings: &Settings) -> Result<BTreeMap<NodeId, Vec<NodeRepo
     Ok(nodes)
 }
 
-/// After how long without a report a node counts as silent.
+/// Time without a report after which a node counts as silent.
 pub(super) fn silence_limit(settings: &Settings) -> Duration {
     settings.board.every.saturating_mul(MISSED_REPORTS).max(MIN_SILENCE)
 }
 
-/// True when a node has said nothing for too long.
+/// True when the last report of a node is too old.
 pub(super) fn is_silent(report: &NodeReport, now: Timestamp, patience: Duration) -> bool {
     let age = now.duration_since(report.updated_at);
     SignedDuration::try_from(patience).is_ok_and(|patience| age > patience)
@@ -138,10 +138,10 @@ impl NodeListArgs {
     }
 }
 
-/// Nodes for people.
+/// Nodes as a table.
 fn nodes_table(reports: &[&NodeReport], now: Timestamp, patience: Duration, paint: Paint) -> String {
     if reports.is_empty() {
-        return "no such node reports on the board\n".into();
+        return "no matching node reports on the board\n".into();
     }
     let heads = ["NODE", "COMPONENT", "VERSION", "REVISION", "STATE", "REPORT", "SYSTEM", "NOTE"];
     let mut table = TextTable::new(heads);
@@ -175,7 +175,7 @@ fn nodes_table(reports: &[&NodeReport], now: Timestamp, patience: Duration, pain
 }
 
 impl NodeIdArgs {
-    /// The reports of the node, at least one.
+    /// Reports of the node, at least one.
     fn load_reports(&self, settings: &Settings) -> Result<Vec<NodeReport>, CliError> {
         let mut board = open_board_reports(settings)?;
         let (mut own, mut others, mut wrong) = (Vec::new(), Vec::new(), None);
@@ -191,7 +191,7 @@ impl NodeIdArgs {
                 exit: ExitStatus::Failed,
                 message: zagent_config::error_chain(&error),
                 hint: Some(format!(
-                    "its next report takes the place of this one, or: zagent node forget {}",
+                    "wait for its next report, which replaces this one, or remove it: zagent node forget {}",
                     self.id
                 )),
             }),
@@ -202,8 +202,8 @@ impl NodeIdArgs {
     fn unknown_node<'n>(&self, others: impl Iterator<Item = &'n NodeId>) -> CliError {
         let near = nearest(self.id.as_str(), others.map(NodeId::as_str));
         let hint = match near {
-            Some(near) => format!("did you mean `{near}`? `zagent node list` prints those that report"),
-            None => "`zagent node list` prints those that report".into(),
+            Some(near) => format!("did you mean `{near}`? list the nodes with `zagent node list`"),
+            None => "list the nodes with `zagent node list`".into(),
         };
         CliError::usage_hint(format!("no node `{}` reports on the board", self.id), hint)
     }
@@ -221,7 +221,8 @@ impl NodeIdArgs {
         let settings = self.place.settings()?;
         let mut board = open_board_reports(&settings)?;
         let mut gone = Vec::new();
-        // A node that was set up anew signs with another key: its reports are refused, and that is what this is for.
+        // A reinstalled node signs with a new key, so its reports are refused: this command clears the old
+        // key.
         let mut was_there = has_key(&settings, &self.id);
         let mut others = Vec::new();
         for part in COMPONENTS {
@@ -236,19 +237,19 @@ impl NodeIdArgs {
         for part in COMPONENTS {
             board.forget(part, &self.id).map_err(to_cli_error)?;
         }
-        let words = format!("{} is forgotten; when it still runs, it reports again\n", self.id);
+        let words = format!("{} is removed from the board; if it still runs, it reports again\n", self.id);
         self.place.print(&words, &object!({"success": true, "forgotten": gone}), ui);
         Ok(ExitStatus::Success)
     }
 }
 
-/// True when this host has seen a key of the node before.
+/// True when this host has recorded a key of the node.
 fn has_key(settings: &Settings, id: &NodeId) -> bool {
     let known = std::fs::read_to_string(settings.paths().nodes()).unwrap_or_default();
     known.lines().filter_map(|line| line.split_once(' ')).any(|(node, _)| node == id.as_str())
 }
 
-/// The node that a refused report claims to be of.
+/// Node that a refused report claims to come from.
 const fn claimed_node(error: &EnvelopeError) -> Option<&NodeId> {
     match error {
         EnvelopeError::Damaged { node, .. }
@@ -260,7 +261,7 @@ const fn claimed_node(error: &EnvelopeError) -> Option<&NodeId> {
     }
 }
 
-/// One report for people.
+/// One report as text.
 fn node_text(report: &NodeReport, now: Timestamp, patience: Duration, paint: Paint) -> String {
     let mut out = String::new();
     let mut line = |name: &str, tone: Tone, words: String| {
@@ -285,7 +286,7 @@ fn node_text(report: &NodeReport, now: Timestamp, patience: Duration, paint: Pai
     if let Some(taken) = &report.taken {
         use zagent_rollout::phase::NodeOutcome;
         let (tone, how) = match taken.outcome {
-            None => (Tone::Plain, "under way"),
+            None => (Tone::Plain, "in progress"),
             Some(NodeOutcome::Confirmed) => (Tone::Good, "confirmed"),
             Some(NodeOutcome::Failed) => (Tone::Error, "failed"),
             Some(NodeOutcome::Withdrawn) => (Tone::Warn, "withdrawn"),
@@ -300,8 +301,8 @@ fn node_text(report: &NodeReport, now: Timestamp, patience: Duration, paint: Pai
     }
     if let Some(child) = &report.child {
         let up = i64::try_from(child.uptime).ok().and_then(|s| Timestamp::from_second(s).ok());
-        let up = up.map_or_else(|| "for ages".into(), |up| span_text(Timestamp::UNIX_EPOCH, up));
-        line("process", Tone::Plain, format!("{}, up {up} when it reported", child.pid));
+        let up = up.map_or_else(|| "for a long time".into(), |up| span_text(Timestamp::UNIX_EPOCH, up));
+        line("process", Tone::Plain, format!("{}, up {up} at the time of the report", child.pid));
     }
     line("system", Tone::Plain, format!("{}/{}", report.os, report.arch));
     let facts = report.facts.iter().map(|(name, value)| match value {
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_for_people() {
+    fn nodes_as_text() {
         let now = at("12:00:00");
         let well = report("web-01");
         let silent = NodeReport { updated_at: at("08:00:00"), ..report("web-02") };
@@ -359,7 +360,7 @@ mod tests {
         let all = [&well, &silent, &ill];
         let patience = Duration::from_secs(45 * 60);
         insta::assert_snapshot!("nodes", nodes_table(&all, now, patience, Paint::new(false)));
-        assert!(nodes_table(&[], now, patience, Paint::new(false)).starts_with("no such node"));
+        assert!(nodes_table(&[], now, patience, Paint::new(false)).starts_with("no matching node"));
         let full = NodeReport {
             state: NodeActivity::Soaking,
             child: Some(AgentProcess { pid: 712, uptime: 3725 }),
@@ -383,6 +384,6 @@ mod tests {
         let page = |report: &NodeReport| node_text(report, now, patience, Paint::new(false));
         insta::assert_snapshot!("node", format!("{}---\n{}", page(&full), page(&silent)));
         let odd = NodeReport { child: Some(AgentProcess { pid: 1, uptime: u64::MAX }), ..report("web-01") };
-        assert!(page(&odd).contains("up for ages"));
+        assert!(page(&odd).contains("up for a long time"));
     }
 }

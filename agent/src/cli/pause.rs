@@ -1,4 +1,4 @@
-//! `zagent pause` and `zagent resume`.
+//! `zagent pause` and `zagent resume`: stop and restart automatic changes on this host.
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ use zagent_daemon::operator::current_user;
 use zagent_daemon::operator::pause::Pause;
 use zagent_host::timezone::local_zone;
 
-/// How long a pause lasts when nothing is said: an afternoon's work, and over before the next morning.
+/// Default length of a pause: an afternoon of work, over before the next morning.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// Stop changing this host for a while
 #[derive(Debug, clap::Args)]
 pub(super) struct PauseArgs {
-    /// How long, such as `30m` or `4h`; default: 4h
+    /// Duration, such as `30m` or `4h`; default: 4h
     #[arg(long = "for", value_name = "TIME", value_parser = parse_for, conflicts_with_all = ["until", "forever"])]
     time: Option<Duration>,
 
-    /// Until when: `14:00`, `2026-11-30 14:00` or a time with its zone
+    /// End time: `14:00`, `2026-11-30 14:00` or a time with a zone
     #[arg(long, value_name = "WHEN", conflicts_with = "forever")]
     until: Option<String>,
 
-    /// Until somebody says `zagent resume`
+    /// Pause until `zagent resume`
     #[arg(long)]
     forever: bool,
 
-    /// Why, for whoever wonders
+    /// Reason, shown in `zagent status`
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -45,7 +45,7 @@ pub(super) struct PauseArgs {
     common: CommonArgs,
 }
 
-/// Go on after a pause
+/// End a pause
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArgs {
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(super) struct ResumeArgs {
 
 fn parse_for(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).filter(|time| !time.is_zero());
-    time.ok_or_else(|| "write a time such as `30m`, `4h` or `2d`".into())
+    time.ok_or_else(|| "use a duration such as `30m`, `4h` or `2d`".into())
 }
 
 impl PauseArgs {
@@ -71,7 +71,7 @@ impl PauseArgs {
             (None, false) => {
                 let time = self.time.unwrap_or(DEFAULT_PAUSE);
                 let end = now.checked_add(time);
-                Some(end.map_err(|_| CliError::usage("that is longer than any calendar"))?)
+                Some(end.map_err(|_| CliError::usage("the duration is too long"))?)
             }
         };
         let pause =
@@ -92,14 +92,14 @@ impl ResumeArgs {
         let settings = settings::load(self.common.config.as_deref())?;
         let paths = settings.paths();
         let now = Timestamp::now();
-        // What is in it does not matter any more, damaged or not.
+        // The content no longer matters, even if it is damaged.
         let read = Pause::read(&paths, now);
         let cleared = Pause::clear(&paths).map_err(to_cli_error)?;
         let words = match (&read, cleared) {
             (Ok(Some(pause)), _) => format!("resumed; it was {}", pause.summary(now, &local_zone())),
-            (Ok(None), true) => "resumed; the pause was over already".into(),
-            (Err(_), true) => "resumed; the pause was damaged".into(),
-            (_, false) => "it was not paused".into(),
+            (Ok(None), true) => "resumed; the pause had already ended".into(),
+            (Err(_), true) => "resumed; the pause file was damaged".into(),
+            (_, false) => "not paused".into(),
         };
         notify_daemon(&settings.paths(), ui);
         self.common.print(&words, object!({"success": true, "was": read.ok().flatten()}), ui);
@@ -107,14 +107,14 @@ impl ResumeArgs {
     }
 }
 
-/// A reason in one line; none when it says nothing.
+/// Reason on one line; none when empty.
 pub(super) fn clean_reason(text: Option<&str>) -> Option<String> {
     let line = text?.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(line.chars().filter(|c| !c.is_control()).take(500).collect())
         .filter(|line: &String| !line.is_empty())
 }
 
-/// What went wrong with a small file, and a way out.
+/// Turns an error about a small state file into a message with a hint.
 pub(super) fn to_cli_error(error: JsonFileError) -> CliError {
     let message = error_chain(&error);
     match error {
@@ -122,13 +122,13 @@ pub(super) fn to_cli_error(error: JsonFileError) -> CliError {
         JsonFileError::Damaged { path, .. } => CliError::Refusal {
             exit: ExitStatus::Failed,
             message,
-            hint: Some(format!("look at it, then take it away: rm {}", path.display())),
+            hint: Some(format!("inspect the file, then remove it: rm {}", path.display())),
         },
         _ => CliError::failed(message),
     }
 }
 
-/// A time that somebody wrote: today's or tomorrow's hour, a day and an hour, or a full timestamp.
+/// Parses a time: today or tomorrow at an hour, a date and an hour, or a full timestamp.
 fn parse_moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, CliError> {
     let text = text.trim();
     let on_wall = |date_time: DateTime| zone.to_ambiguous_timestamp(date_time).compatible().ok();
@@ -143,10 +143,10 @@ fn parse_moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp
     let at = at.or_else(|| hour(text)).or_else(|| on_wall(text.parse::<DateTime>().ok()?));
     match at {
         Some(at) if at > now => Ok(at),
-        Some(_) => Err(CliError::usage(format!("`{text}` is over already"))),
+        Some(_) => Err(CliError::usage(format!("`{text}` is in the past"))),
         None => {
-            let hint = "write `14:00`, `2026-11-30 14:00` or `2026-11-30T14:00:00+01:00`";
-            Err(CliError::usage_hint(format!("`{text}` is no time"), hint))
+            let hint = "use `14:00`, `2026-11-30 14:00` or `2026-11-30T14:00:00+01:00`";
+            Err(CliError::usage_hint(format!("`{text}` is not a valid time"), hint))
         }
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn times_are_parsed_as_people_write_them() {
         let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
         let zone = TimeZone::get("Europe/Berlin").unwrap();
         let read = |text: &str| {
@@ -173,9 +173,9 @@ mod tests {
         ] {
             assert_eq!(read(text), want, "{text}");
         }
-        assert!(read("2020-01-01 10:00").contains("is over already"));
+        assert!(read("2020-01-01 10:00").contains("is in the past"));
         for bad in ["", "soon", "25:00", "4h", "14"] {
-            assert!(read(bad).contains("is no time"), "{bad}: {}", read(bad));
+            assert!(read(bad).contains("is not a valid time"), "{bad}: {}", read(bad));
         }
     }
 }

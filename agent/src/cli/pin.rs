@@ -1,4 +1,4 @@
-//! `zagent pin` and `zagent unpin`.
+//! `zagent pin` and `zagent unpin`: fix the revision source of this node.
 
 use jiff::Timestamp;
 use serde_json::json as object;
@@ -13,14 +13,14 @@ use zagent_daemon::operator::current_user;
 use zagent_daemon::operator::pin::{NodePin, PinTarget, PinTargetError};
 use zagent_host::timezone::local_zone;
 
-/// Keep this node on a branch or a commit
+/// Pin this node to a branch or a commit
 #[derive(Debug, clap::Args)]
 pub(super) struct PinArgs {
-    /// A branch, or all of a commit's id
+    /// Branch, or full commit ID
     #[arg(value_name = "BRANCH|COMMIT", allow_hyphen_values = true)]
     to: String,
 
-    /// Why, for whoever wonders
+    /// Reason, shown in `zagent status`
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -44,10 +44,12 @@ impl PinArgs {
         let to: PinTarget = self.to.parse().map_err(|error: PinTargetError| {
             let hint = match &error {
                 PinTargetError::Short(text) => {
-                    format!("write all of it (git rev-parse {text}), or refs/heads/{text} for a branch")
+                    format!(
+                        "use the full commit ID (git rev-parse {text}), or refs/heads/{text} for a branch"
+                    )
                 }
                 PinTargetError::Name(_) => {
-                    "write a branch such as `main`, or the 40 digits of a commit".into()
+                    "use a branch such as `main`, or a full commit ID of 40 digits".into()
                 }
             };
             CliError::usage_hint(error.to_string(), hint)
@@ -71,13 +73,13 @@ impl UnpinArgs {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let paths = settings.paths();
-        // What is in it does not matter any more, damaged or not.
+        // The content no longer matters, even if it is damaged.
         let was = NodePin::read(&paths).unwrap_or_default();
         let cleared = NodePin::clear(&paths).map_err(to_cli_error)?;
         let words = match (&was, cleared) {
             (Some(pin), _) => format!("unpinned; it was {}", pin.summary(Timestamp::now(), &local_zone())),
-            (None, true) => "unpinned; the pin was damaged".into(),
-            (None, false) => "it was not pinned".into(),
+            (None, true) => "unpinned; the pin file was damaged".into(),
+            (None, false) => "not pinned".into(),
         };
         notify_daemon(&settings.paths(), ui);
         self.common.print(&words, object!({"success": true, "was": was}), ui);

@@ -1,4 +1,4 @@
-//! `zagent quarantine list|clear`.
+//! `zagent quarantine list|clear`: revisions that this node does not use.
 
 use std::fmt::Write;
 
@@ -16,10 +16,10 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::quarantine::{Quarantine, QuarantinedRevision};
 use zagent_daemon::operator::span_text;
 
-/// The fewest digits that name a revision.
+/// Minimum number of digits that identify a revision.
 const MIN_PREFIX_LEN: usize = 4;
 
-/// Look at revisions that failed their health checks, or let them go
+/// List quarantined revisions, or clear them
 #[derive(Debug, clap::Args)]
 pub(super) struct QuarantineArgs {
     #[command(subcommand)]
@@ -28,9 +28,9 @@ pub(super) struct QuarantineArgs {
 
 #[derive(Debug, Subcommand)]
 enum QuarantineCommand {
-    /// Print them, the newest first
+    /// List quarantined revisions, newest first
     List(QuarantineListArgs),
-    /// Let one be tried again, or all
+    /// Clear one revision or all, so that the node can try them again
     Clear(QuarantineClearArgs),
 }
 
@@ -42,11 +42,11 @@ struct QuarantineListArgs {
 
 #[derive(Debug, clap::Args)]
 struct QuarantineClearArgs {
-    /// The revision, or the beginning of it
+    /// Revision, or the start of it
     #[arg(value_name = "REVISION", required_unless_present = "all", conflicts_with = "all")]
     revision: Option<String>,
 
-    /// All of them
+    /// Clear all revisions
     #[arg(long)]
     all: bool,
 
@@ -82,7 +82,7 @@ impl QuarantineListArgs {
 
 fn quarantine_table(all: &[&QuarantinedRevision], now: Timestamp) -> String {
     if all.is_empty() {
-        return "no revision is in quarantine".into();
+        return "no revision is quarantined".into();
     }
     let mut out = String::new();
     for one in all {
@@ -100,7 +100,7 @@ impl QuarantineClearArgs {
         let paths = settings.paths();
         let gone: Vec<String> = match &self.revision {
             None => {
-                // A damaged list is let go as well; nobody knows what was in it.
+                // A damaged list is cleared as well: its content is unknown.
                 let all = Quarantine::read(&paths).unwrap_or_default();
                 Quarantine::clear(&paths).map_err(to_cli_error)?;
                 all.list().iter().map(|q| q.revision.to_string()).collect()
@@ -112,8 +112,8 @@ impl QuarantineClearArgs {
             }
         };
         let words = match gone.as_slice() {
-            [] => "no revision was in quarantine".into(),
-            gone => format!("{} may be tried again", pluralize(gone.len(), "revision")),
+            [] => "no revision was quarantined".into(),
+            gone => format!("{} cleared: the node can try again", pluralize(gone.len(), "revision")),
         };
         notify_daemon(&settings.paths(), ui);
         self.common.print(&words, object!({"success": true, "cleared": gone}), ui);
@@ -121,19 +121,19 @@ impl QuarantineClearArgs {
     }
 }
 
-/// The beginning of exactly one of them.
+/// Checks that the text is the start of exactly one quarantined revision.
 fn validate_prefix<'t>(text: &'t str, all: &Quarantine) -> Result<&'t str, CliError> {
-    let hint = "`zagent quarantine list` prints them; `--all` lets all of them go";
+    let hint = "list them with `zagent quarantine list`, or clear all with `--all`";
     if text.len() < MIN_PREFIX_LEN {
         return Err(CliError::usage_hint(format!("`{text}` is too short for a revision"), hint));
     }
     let begins = text.to_ascii_lowercase();
     match all.list().iter().filter(|q| q.revision.as_str().starts_with(&begins)).count() {
         1 => Ok(text),
-        0 => Err(CliError::usage_hint(format!("no revision in quarantine begins with `{text}`"), hint)),
+        0 => Err(CliError::usage_hint(format!("no quarantined revision starts with `{text}`"), hint)),
         _ => Err(CliError::usage_hint(
-            format!("more than one revision begins with `{text}`"),
-            "write more of it",
+            format!("more than one revision starts with `{text}`"),
+            "use more digits",
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! `zagent release publish|list`: binaries of the agent in a repository, for rollouts to name.
+//! `zagent release publish|list`: agent binaries in a repository, for use in rollouts.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use zagent_config::sanitize;
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::current_user;
 
-/// Publish a binary of the agent for rollouts, or list what was published
+/// Publish an agent binary for rollouts, or list published releases
 #[derive(Debug, clap::Args)]
 pub(super) struct ReleaseArgs {
     #[command(subcommand)]
@@ -30,39 +30,39 @@ pub(super) struct ReleaseArgs {
 
 #[derive(Debug, Subcommand)]
 enum ReleaseCommand {
-    /// Sign a binary, push it into a ref of its own, and print the `artifacts:` of a rollout
+    /// Sign a binary, push it to its own ref, and print the `artifacts:` entry for a rollout
     Publish(ReleasePublishArgs),
-    /// List what was published
+    /// List published releases
     List(ReleaseListArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ReleasePublishArgs {
-    /// The binary
+    /// Binary to publish
     #[arg(value_name = "BIN")]
     file: PathBuf,
 
-    /// Its version, such as 1.4.0
+    /// Version, such as 1.4.0
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     version: String,
 
-    /// The kernel that it is for, such as linux; default: as the file says
+    /// Target operating system, such as linux; default: read from the file
     #[arg(long, value_name = "OS")]
     os: Option<String>,
 
-    /// The machine that it is for, such as x86_64; default: as the file says
+    /// Target architecture, such as x86_64; default: read from the file
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
 
-    /// Sign with this SSH key; may be given more than once
+    /// Sign with this SSH key; can be repeated
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
 
-    /// Describe and sign it as what is offered at this https address; nothing is pushed
+    /// Sign the binary for download from this https URL; nothing is pushed
     #[arg(long, value_name = "URL", conflicts_with = "remote")]
     url: Option<String>,
 
-    /// The repository; default: that of the rollouts
+    /// Repository; default: the rollout repository
     #[arg(long, value_name = "URL")]
     remote: Option<String>,
 
@@ -70,18 +70,18 @@ struct ReleasePublishArgs {
     common: CommonArgs,
 }
 
-/// What can be published is what can be rolled out.
+/// A version can be published only if it can be rolled out.
 fn parse_version(text: &str) -> Result<String, String> {
     if is_version(text) {
         Ok(text.to_owned())
     } else {
-        Err("write numbers between dots, such as 1.4.0".into())
+        Err("use numbers separated by dots, such as 1.4.0".into())
     }
 }
 
 #[derive(Debug, clap::Args)]
 struct ReleaseListArgs {
-    /// The repository; default: that of the rollouts
+    /// Repository; default: the rollout repository
     #[arg(long, value_name = "URL")]
     remote: Option<String>,
 
@@ -124,7 +124,7 @@ impl ReleasePublishArgs {
             }
             None => {
                 let settings = load_settings(&self.common, self.remote.as_deref())?;
-                // Whoever publishes need not be able to write where the agent does.
+                // Publishing does not require write access to the agent's directories.
                 let dir = tempfile::tempdir().map_err(|error| CliError::failed(error.to_string()))?;
                 let mut shelf =
                     artifact::open_release_store(&settings, Some(dir.path().into())).map_err(board_error)?;
@@ -143,7 +143,7 @@ impl ReleasePublishArgs {
         let place = artifact.url.as_ref().or(artifact.reference.as_ref()).map_or("", String::as_str);
         ui.message(&match outcome {
             "described" => format!("upload it to {}", sanitize(place)),
-            "known" => format!("{} has it already", sanitize(place)),
+            "known" => format!("{} already has it", sanitize(place)),
             outcome => format!("{outcome} {}", sanitize(place)),
         });
         let entry = object!({"artifacts": [artifact]});
@@ -168,7 +168,7 @@ impl ReleaseListArgs {
             .iter()
             .map(|(version, machine, revision)| format!("{version}  {machine}  {}", revision.short()));
         let words = match there.is_empty() {
-            true => "nothing was published".to_owned(),
+            true => "nothing is published".to_owned(),
             false => lines.collect::<Vec<_>>().join("\n"),
         };
         let data = there.iter().map(|(version, machine, revision)| {
@@ -179,7 +179,7 @@ impl ReleaseListArgs {
     }
 }
 
-/// The settings, with the repository that was named in the place of theirs.
+/// Settings, with the repository replaced by the one given.
 fn load_settings(common: &CommonArgs, remote: Option<&str>) -> Result<Settings, CliError> {
     let mut settings = settings::load(common.config.as_deref())?;
     if let Some(url) = remote {
@@ -189,7 +189,7 @@ fn load_settings(common: &CommonArgs, remote: Option<&str>) -> Result<Settings, 
 }
 
 fn board_error(error: BoardError) -> CliError {
-    CliError::usage_hint(error_chain(&error), "name the repository with --remote, or set `rollout.url`")
+    CliError::usage_hint(error_chain(&error), "set the repository with --remote or `rollout.url`")
 }
 
 fn to_cli_error(error: ArtifactError) -> CliError {
@@ -210,7 +210,7 @@ mod tests {
     use super::parse_version;
 
     #[test]
-    fn only_what_can_be_rolled_out_is_published() {
+    fn only_versions_that_can_be_rolled_out_are_published() {
         assert_eq!(parse_version("1.4.0-rc.1+linux").as_deref(), Ok("1.4.0-rc.1+linux"));
         for bad in ["", "v1.4", "abc", "../2"] {
             assert!(parse_version(bad).is_err(), "{bad}");

@@ -1,4 +1,4 @@
-//! `zagent run`: one turn over the states of this node. Every verb that runs states ends in [`run_plan`].
+//! `zagent run`: one cycle over the states of this node. Every command that runs states ends in [`run_plan`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -35,38 +35,38 @@ use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
 use zagent_states::{FileTemplate, RenderTemplate};
 
-/// Apply the states of this node, or see what they would do
+/// Apply the states of this node, or predict the changes with `--test`
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// `test=True`, `pillar='{…}'`, `saltenv=NAME`: as Salt's commands take them
+    /// `test=True`, `pillar='{…}'`, `saltenv=NAME`, as in Salt
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
 
-    /// One turn, then end; without it the agent stays and follows its remotes
+    /// Run once and exit; without it, the agent runs as a daemon and follows its remotes
     #[arg(long)]
     once: bool,
 
-    /// Do not ask the remotes: run what is there
+    /// Do not contact the remotes: run the current generation
     #[arg(long, visible_alias = "offline")]
     no_fetch: bool,
 
-    /// What started this run
+    /// What triggered this run
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide = true)]
     trigger: TriggerArg,
 
-    /// Where the last good configuration lies, for the day when the present one is wrong
+    /// Location of the last good configuration, used when the current one is invalid
     #[arg(long, value_name = "FILE", hide = true)]
     last_config: Option<PathBuf>,
 
-    /// Undo what a run did: the last one, or the one named
+    /// Undo the changes of a run: the last one, or the given run
     #[arg(long, value_name = "RUN", num_args = 0..=1, help_heading = "Undo")]
     revert: Option<Option<String>>,
 
-    /// Undo also what other hands have changed since
+    /// Undo also what has been modified outside zagent since
     #[arg(long, requires = "revert", help_heading = "Undo")]
     force: bool,
 
-    /// Undo only the state of this id
+    /// Undo only the state with this ID
     #[arg(long, value_name = "ID", visible_alias = "only-state", requires = "revert", help_heading = "Undo")]
     state: Option<String>,
 
@@ -90,7 +90,7 @@ impl RunArgs {
             (self.tree.clone(), self.order.clone(), SaltArgs::new(&self.words));
         words.take_run_keys(&mut tree, &mut flags)?;
         words.reject_named(&[])?;
-        words.reject_positional("SLS are named by `--sls a,b`")?;
+        words.reject_positional("select SLS files with `--sls a,b`")?;
         let (revert, state) = (self.revert.clone(), self.state.clone());
         let mut order = RunOptions { revert, force: self.force, state, ..flags.to_order() };
         if order.revert.is_some() {
@@ -112,7 +112,7 @@ impl RunArgs {
         self.run_turn(&tree, &order, ui)
     }
 
-    /// One turn over what the node follows.
+    /// One cycle over the revision that the node follows.
     fn run_turn(&self, tree: &TreeArgs, order: &RunOptions, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = if self.trigger == TriggerArg::Manual {
             settings::load(tree.config.as_deref())?
@@ -124,7 +124,7 @@ impl RunArgs {
             settings::save_last_good(&settings);
         }
         let cancel = Arc::new(CancelToken::new());
-        // Until all is printed and kept: who is told to stop at the very end still says what was done.
+        // Held until everything is printed and saved: a stop signal at the very end does not lose the report.
         let _signals = SignalWatcher::watch(&cancel);
         let turn = zagent_daemon::Turn {
             settings: &settings,
@@ -147,22 +147,24 @@ impl RunArgs {
         Ok(ended.exit_status(of_run))
     }
 
-    /// Whether the remotes are asked first. A run of a few SLS takes no new revision: that has to prove itself whole.
+    /// Whether to contact the remotes first. A run of selected SLS files takes no new revision: a new
+    /// revision must pass its health checks as a whole.
     fn should_fetch(&self, tree: &TreeArgs, settings: &Settings) -> bool {
         let is_there = || settings.paths().current().exists();
         !self.no_fetch && (tree.sls.is_empty() || !is_there())
     }
 
-    /// The loop.
+    /// Runs as a daemon.
     fn run_daemon(&self, tree: &TreeArgs, order: &RunOptions) -> Result<ExitStatus, CliError> {
         if order.test || tree.states.is_some() || !tree.sls.is_empty() || tree.grains.is_some() {
             let hint =
-                "add --once for one turn; a directory that is followed for good is one of `source.remotes`";
-            return Err(CliError::usage_hint("the agent that stays runs what the configuration says", hint));
+                "add --once for a single run; to follow a directory permanently, add it to `source.remotes`";
+            return Err(CliError::usage_hint("the daemon runs with the configuration, not with flags", hint));
         }
         let settings = || settings::load(tree.config.as_deref());
-        let program = std::env::current_exe()
-            .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            CliError::failed(format!("cannot find the path of the zagent binary: {error}"))
+        })?;
         let mut args = Vec::new();
         if let Some(config) = &tree.config {
             args.extend(["--config".into(), config.clone().into_os_string()]);
@@ -176,7 +178,7 @@ impl RunArgs {
     }
 }
 
-/// What started a run.
+/// What triggered a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum TriggerArg {
     Timer,
@@ -199,7 +201,7 @@ impl From<TriggerArg> for RunTrigger {
     }
 }
 
-/// What a turn asks of the command line: to compile, to run and to tell.
+/// What a cycle needs from the command line: compile, run, report.
 struct CliTurnHooks<'a, 'u> {
     args: &'a RunArgs,
     tree: &'a TreeArgs,
@@ -211,7 +213,7 @@ struct CliTurnHooks<'a, 'u> {
 
 impl TurnHooks for CliTurnHooks<'_, '_> {
     fn check_compiles(&mut self, top: &Path) -> Result<(), CliError> {
-        // All that is meant for this node, not only what this run is about.
+        // All states of this node, not only those of this run.
         let tree = TreeArgs { sls: Vec::new(), ..self.tree.clone() };
         let job = tree.job_for_dir(top, "", self.settings.clone())?;
         Ok(job.compiler.compile(&job.want).map(drop)?)
@@ -234,7 +236,8 @@ impl TurnHooks for CliTurnHooks<'_, '_> {
     }
 }
 
-/// The run that the last run undid, if it was a revert: to force is to insist on that, not to undo the revert.
+/// The run that the last run reverted, if it was a revert: `--force` repeats that revert and does not revert
+/// the revert.
 fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, CliError> {
     let history = History::new(&job.settings.paths(), job.settings.run.keep);
     match history.last(Timestamp::now()) {
@@ -246,7 +249,7 @@ fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, CliError> {
     }
 }
 
-/// Runs a plan, prints its report and keeps it in the history.
+/// Runs a plan, prints its report and saves it in the history.
 pub(super) fn run_plan(
     job: &CompileJob,
     planned: &PlanWithPillar,
@@ -258,22 +261,22 @@ pub(super) fn run_plan(
         warn_if_paused(job, ui);
     }
     let cancel = Arc::new(CancelToken::new());
-    // Until all is printed and kept: who is told to stop at the very end still says what was done.
+    // Held until everything is printed and saved: a stop signal at the very end does not lose the report.
     let _signals = SignalWatcher::watch(&cancel);
     let report = run_and_print(job, planned, (order, RunTrigger::Manual, &cancel), args, ui)?;
-    // A dry run leaves no trace.
+    // A dry run is not recorded.
     if report.mode != RunMode::Test {
         record_history(job, &report, ui);
     }
     Ok(exit_status(&report, args.detailed_exitcodes))
 }
 
-/// A pause holds what the agent does by itself; a person who asks for a run may know of it or not.
+/// A pause stops only automatic runs; a person who starts a run may not know about it.
 fn warn_if_paused(job: &CompileJob, ui: &mut Ui<'_>) {
     let now = Timestamp::now();
     if let Ok(Some(pause)) = Pause::read(&job.settings.paths(), now) {
         let words = pause.summary(now, &local_zone());
-        super::warn(&format!("the agent is {words}; this run was asked for by hand and goes on"), ui);
+        super::warn(&format!("the agent is {words}; continuing, because this run was started manually"), ui);
     }
 }
 
@@ -288,7 +291,7 @@ pub(super) fn run_and_print(
     let zone = local_zone();
     let watcher = ui.progress_reporter(args.out, planned.plan.chunks.len(), &job.mask(false), zone.clone());
     let report = converge(job, planned, by, watcher.progress());
-    // The line on the terminal goes before anything else is printed.
+    // Remove the progress line from the terminal before printing anything else.
     drop(watcher);
     let report = report?;
     let mask = job.mask(false);
@@ -300,7 +303,7 @@ pub(super) fn run_and_print(
     Ok(report)
 }
 
-/// Keeps a report. A history that cannot be written is told and stops nothing.
+/// Saves a report. A failure to write the history is a warning and stops nothing.
 fn record_history(job: &CompileJob, report: &RunReport, ui: &mut Ui<'_>) {
     let history = History::new(&job.settings.paths(), job.settings.run.keep);
     let kept = history.record(report, &job.mask(false)).and_then(|()| history.drain_if_full(report.start));
@@ -310,7 +313,7 @@ fn record_history(job: &CompileJob, report: &RunReport, ui: &mut Ui<'_>) {
     }
 }
 
-/// How the program ends after a run.
+/// Exit status after a run.
 pub(super) fn exit_status(report: &RunReport, detailed: bool) -> ExitStatus {
     let changed = report.count(StateStatus::Changed) + report.count(StateStatus::WouldChange) > 0;
     match (detailed, changed, report.is_success()) {
@@ -322,7 +325,7 @@ pub(super) fn exit_status(report: &RunReport, detailed: bool) -> ExitStatus {
     }
 }
 
-/// Brings the host to what the plan says, or looks how far it is from it.
+/// Applies the plan to the host, or predicts the changes.
 fn converge(
     job: &CompileJob,
     planned: &PlanWithPillar,
@@ -364,7 +367,7 @@ fn converge(
     Ok(report)
 }
 
-/// What Salt says, as if it were a state, when its top files give a node nothing at all.
+/// The outcome that Salt reports as a state when the top files match nothing for a node.
 fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateOutcome>, CliError> {
     let is_empty = |value: &Value| value.as_map().is_none_or(Map::is_empty);
     if job.want != CompileTarget::Highstate || !is_empty(&job.compiler.high(&job.want)?) {
@@ -397,12 +400,12 @@ fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateO
     }))
 }
 
-/// Why there was no run, with a way out.
+/// Turns the reason why no run happened into an error with a hint.
 fn to_cli_error(error: &StateRunError) -> CliError {
     let words = zagent_config::error_chain(error);
     match error {
         StateRunError::Lock(LockError::Held { .. }) => {
-            CliError::locked(words, "wait for it to end, or see `zagent history`")
+            CliError::locked(words, "wait until it ends; list past runs with `zagent history`")
         }
         StateRunError::Root { source, .. } | StateRunError::Lock(LockError::Broken { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
@@ -412,16 +415,18 @@ fn to_cli_error(error: &StateRunError) -> CliError {
         StateRunError::NoState { id, ids, .. } => {
             let hint = match nearest(id, ids.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it did for: {}", ids.join(", ")),
+                None => format!("states of this run: {}", ids.join(", ")),
             };
             CliError::usage_hint(words, zagent_config::sanitize(&hint))
         }
-        StateRunError::NothingToRevert(_) => CliError::usage_hint(words, "`zagent history` lists the runs"),
+        StateRunError::NothingToRevert(_) => {
+            CliError::usage_hint(words, "list the runs with `zagent history`")
+        }
         _ => CliError::failed(words),
     }
 }
 
-/// Templates of managed files, rendered by the compiler that made the plan.
+/// Renders templates of managed files with the compiler that built the plan.
 struct CompilerTemplates<'c>(&'c Compiler);
 
 impl RenderTemplate for CompilerTemplates<'_> {
@@ -431,7 +436,7 @@ impl RenderTemplate for CompilerTemplates<'_> {
     }
 }
 
-/// All execution functions, those of the compiler and those of the host.
+/// All execution functions: those of the compiler and those of the host.
 struct FullTemplateHost<'j> {
     inputs: &'j CompileInputs,
     pillar: &'j Value,

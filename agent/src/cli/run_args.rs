@@ -1,4 +1,4 @@
-//! The flags that every run takes, turned into an order.
+//! Flags of every run in, run options out.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -8,37 +8,37 @@ use zagent_config::settings::{RunSchedule, parse_duration};
 use crate::output::ReportFormat;
 use zagent_run::RunOptions;
 
-/// How a run goes.
+/// Options of a run.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct RunOptionArgs {
-    /// Change nothing: say what would change (also `--noop`, `test=True`)
+    /// Change nothing, show what would change (same as `--noop`, `test=True`)
     #[arg(long, visible_alias = "noop", aliases = ["dry-run", "check"], short_alias = 'n')]
     pub(super) test: bool,
 
-    /// In which order states run; default: as configured, `ordered` with `--compat salt`
+    /// Order in which states run; default: as configured, `ordered` with `--compat salt`
     #[arg(long, value_enum, value_name = "SCHEDULE")]
     schedule: Option<ScheduleArg>,
 
-    /// How long the run may take, such as `90s` or `10m`
+    /// Maximum duration of the run, such as `90s` or `10m`
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     timeout: Option<Duration>,
 
-    /// How many states run at once; default: twice the cores, at least 8
+    /// Number of states that run in parallel; default: twice the number of cores, at least 8
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
-    /// Compile anew, even when nothing that the last plan was made from has changed
+    /// Compile again, even when no input of the cached plan has changed
     #[arg(long)]
     pub(super) fresh: bool,
 }
 
-/// In which order states run.
+/// Order in which states run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ScheduleArg {
-    /// Level by level, a level at once
+    /// Level by level, all states of a level in parallel
     Levels,
-    /// Each as soon as what it needs is done
+    /// Each state as soon as its requisites are done
     Eager,
     /// One by one, in Salt's order
     Ordered,
@@ -58,7 +58,7 @@ impl From<ScheduleArg> for RunSchedule {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct ReportArgs {
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(super) out: ReportFormat,
 
@@ -80,10 +80,10 @@ impl RunOptionArgs {
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
-    // Salt's own `timeout` is a plain number of seconds.
+    // Salt's own `timeout` is a number of seconds.
     let seconds = text.parse::<u64>().ok().map(Duration::from_secs);
     match parse_duration(text).or(seconds) {
         Some(time) if !time.is_zero() => Ok(time),
-        _ => Err("write a time such as 90s, 10m or 1h30m".into()),
+        _ => Err("use a duration such as 90s, 10m or 1h30m".into()),
     }
 }

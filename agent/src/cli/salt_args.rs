@@ -1,6 +1,6 @@
-//! `name key=value` in, plain words and named values out, as salt-call reads them.
+//! `name key=value` in, positional and named values out, parsed as salt-call does.
 //!
-//! Law: a value is YAML only where that loses nothing: what was typed as text stays text.
+//! Law: a value is parsed as YAML only when nothing is lost: text that was typed stays text.
 
 use zagent_compiler::{TreeLimits, schema, yaml};
 use zagent_config::suggest::nearest;
@@ -10,16 +10,16 @@ use super::compile_job::TreeArgs;
 use super::run_args::RunOptionArgs;
 use zagent_daemon::error::CliError;
 
-/// The words of a command line.
+/// Arguments of a command line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SaltArgs {
-    /// Those without a key, as they were typed.
+    /// Arguments without a key, as typed.
     pub(super) positional: Vec<String>,
-    /// Those with one.
+    /// Arguments with a key.
     pub(super) named: Map,
 }
 
-/// What a word may say about any run.
+/// Keys that apply to any run.
 pub(super) const RUN_KEYS: [&str; 3] = ["test", "pillar", "saltenv"];
 
 impl SaltArgs {
@@ -36,7 +36,7 @@ impl SaltArgs {
         all
     }
 
-    /// Takes out what is meant for the run itself: `test=`, `pillar=`, `saltenv=`.
+    /// Takes out the keys of the run itself: `test=`, `pillar=`, `saltenv=`.
     pub(super) fn take_run_keys(
         &mut self,
         tree: &mut TreeArgs,
@@ -54,27 +54,27 @@ impl SaltArgs {
                 tree.pillar_data = Some(serde_json::to_string(&pillar).unwrap_or_default());
             }
             Some(other) => {
-                let message = format!("`pillar=` is {}, and a mapping is wanted", other.kind());
-                return Err(CliError::usage_hint(message, "such as pillar='{\"nginx\": {\"workers\": 4}}'"));
+                let message = format!("`pillar=` is {}, expected a mapping", other.kind());
+                return Err(CliError::usage_hint(message, "example: pillar='{\"nginx\": {\"workers\": 4}}'"));
             }
         }
         tree.test = order.test;
         Ok(())
     }
 
-    /// Refuses the named words that are left.
+    /// Rejects the remaining named arguments.
     pub(super) fn reject_named(&self, known: &[&'static str]) -> Result<(), CliError> {
         let Some(key) = self.named.keys().next().and_then(Value::as_str) else { return Ok(()) };
         let keys = || RUN_KEYS.iter().chain(known).copied();
         let hint = match nearest(key, keys()) {
             Some(near) => format!("did you mean `{near}=`?"),
-            None => format!("there is: {}", keys().map(|k| format!("{k}=")).collect::<Vec<_>>().join(", ")),
+            None => format!("known keys: {}", keys().map(|k| format!("{k}=")).collect::<Vec<_>>().join(", ")),
         };
-        Err(CliError::usage_hint(format!("nothing here is called `{key}`"), hint))
+        Err(CliError::usage_hint(format!("unknown argument `{key}`"), hint))
     }
 
-    /// Refuses keys that a state function does not have; where it takes any, those that are slips. A mistyped
-    /// `test=True` must not change the host.
+    /// Rejects keys that a state function does not have; where it accepts any key, rejects likely typing
+    /// errors. A mistyped `test=True` must not change the host.
     pub(super) fn reject_unknown_keys(
         &self,
         function: schema::StateFunction,
@@ -95,14 +95,14 @@ impl SaltArgs {
                 match near.or_else(|| function.nearest_parameter(key).filter(|_| !function.takes_any())) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None if function.takes_any() => continue,
-                    None => format!("it takes: {}", own.join(", ")),
+                    None => format!("parameters: {}", own.join(", ")),
                 };
             return Err(CliError::usage_hint(format!("`{written}` has no parameter `{key}`"), hint));
         }
         Ok(())
     }
 
-    /// Refuses what can only be a mistyped `test=True`, where any key is taken.
+    /// Rejects what can only be a mistyped `test=True`, where any key is accepted.
     pub(super) fn reject_mistyped_test(&self, written: &str) -> Result<(), CliError> {
         let is_flag = |value: &Value| matches!(value, Value::Bool(_));
         let slip = |key: &&str| nearest(key, ["test"]).is_some();
@@ -110,22 +110,23 @@ impl SaltArgs {
         match keys.into_iter().find(slip) {
             None => Ok(()),
             Some(key) => {
-                let message = format!("`{key}` looks like a slip, and `{written}` would not be a dry run");
+                let message =
+                    format!("`{key}` looks like a typing error: `{written}` would not be a dry run");
                 Err(CliError::usage_hint(message, "did you mean `test`?"))
             }
         }
     }
 
-    /// Refuses all words without a key.
+    /// Rejects all arguments without a key.
     pub(super) fn reject_positional(&self, hint: &str) -> Result<(), CliError> {
         match self.positional.first() {
             None => Ok(()),
-            Some(word) => Err(CliError::usage_hint(format!("`{word}` is too much"), hint)),
+            Some(word) => Err(CliError::usage_hint(format!("unexpected argument `{word}`"), hint)),
         }
     }
 }
 
-/// `key=value`, when it is one: the key is a word, and the value does not go on with `=`.
+/// Splits `key=value`: the key is a word, and the value does not start with `=`.
 fn split_key_value(word: &str) -> Option<(&str, &str)> {
     let (key, text) = word.split_once('=')?;
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
@@ -133,7 +134,7 @@ fn split_key_value(word: &str) -> Option<(&str, &str)> {
     (begins && key.chars().all(is_word) && !text.starts_with('=')).then_some((key, text))
 }
 
-/// A value as it was typed: YAML, unless that would lose something.
+/// Parses a value as typed: YAML, unless that would lose something.
 pub(super) fn parse_value(text: &str) -> Value {
     let as_typed = || Value::from(text);
     let is_number_like = text.contains('_') && text.trim().chars().all(|c| c.is_ascii_digit() || c == '_');
@@ -146,9 +147,9 @@ pub(super) fn parse_value(text: &str) -> Value {
     }
     let Ok(read) = yaml::load(text, &TreeLimits::default()) else { return as_typed() };
     match &read {
-        // A comment would be lost.
+        // YAML would drop the comment.
         Value::Str(_) | Value::Null if text.contains('#') => as_typed(),
-        // `a: b` and `- a` are rather sentences than data.
+        // `a: b` and `- a` are more likely sentences than data.
         Value::Map(_) if !text.starts_with('{') => as_typed(),
         Value::List(_) if !text.starts_with('[') => as_typed(),
         Value::Str(s) if s.is_empty() && matches!(text, "|" | "!") => as_typed(),
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_as_salt_reads_them() {
+    fn values_are_parsed_as_in_salt() {
         let json = |text: &str| serde_json::to_string(&parse_value(text)).unwrap();
         for (text, want) in [
             ("vim", r#""vim""#),
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_for_the_run_is_taken_out() {
+    fn keys_of_the_run_are_taken_out() {
         let (mut tree, mut order) = (TreeArgs::default(), RunOptionArgs::default());
         let list = ["test=True", "pillar={\"a\": 1}", "saltenv=dev", "mods=x"].map(str::to_owned);
         let mut words = SaltArgs::new(&list);

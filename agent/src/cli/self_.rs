@@ -1,4 +1,4 @@
-//! `zagent self rollback|status`.
+//! `zagent self rollback|status`: the agent's own binary.
 
 use clap::Subcommand;
 use serde_json::json as object;
@@ -11,7 +11,7 @@ use super::watchdog::{WatchdogStatusArgs, ask_watchdog};
 use crate::output::{OutputFormat, Ui};
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Look at the agent's own binary, or go back to the one before
+/// Show the agent's binary, or roll back to the previous one
 #[derive(Debug, clap::Args)]
 pub(super) struct SelfArgs {
     #[command(subcommand)]
@@ -20,16 +20,17 @@ pub(super) struct SelfArgs {
 
 #[derive(Debug, Subcommand)]
 enum SelfCommand {
-    /// Go back to the version before, also when this one was confirmed; it is not taken again unless it is ordered by name
+    /// Roll back to the previous version, even when this one is confirmed; this version is used again only
+    /// when requested by name
     Rollback(SelfRollbackArgs),
-    /// Tell which version runs, since when, and where it stands in a rollout
+    /// Show the running version, its uptime and its rollout state
     Status(WatchdogStatusArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct SelfRollbackArgs {
-    /// Why, for the record
-    #[arg(long, value_name = "TEXT", default_value = "somebody on the host asked for it")]
+    /// Reason, for the record
+    #[arg(long, value_name = "TEXT", default_value = "requested on the host")]
     reason: String,
 
     #[command(flatten)]
@@ -62,9 +63,7 @@ impl SelfRollbackArgs {
                 Ok(ExitStatus::Success)
             }
             WatchdogResponse::Refused { why } => Err(CliError::failed(why)),
-            WatchdogResponse::Status(_) => {
-                Err(CliError::failed("the watchdog gave an answer that makes no sense"))
-            }
+            WatchdogResponse::Status(_) => Err(CliError::failed("the watchdog sent an unexpected response")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Configuration files, variables and a Salt configuration in, the compiler's options out.
+//! Configuration files, environment variables and a Salt configuration in, compiler options out.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use zagent_config::error_chain;
 use zagent_config::json_file;
 use zagent_daemon::error::CliError;
 
-/// Reads the settings: `--config FILE`, else `ZAGENT_CONFIG`, else /etc/zagent; then `ZAGENT_*`.
+/// Reads the settings: `--config FILE`, otherwise `ZAGENT_CONFIG`, otherwise /etc/zagent; then `ZAGENT_*`.
 pub(super) fn load(config: Option<&Path>) -> Result<Settings, CliError> {
     let location =
         config_file(config).map_or_else(|| ConfigLocation::Dir(CONFIG_DIR.into()), ConfigLocation::File);
@@ -28,12 +28,13 @@ pub(super) fn load(config: Option<&Path>) -> Result<Settings, CliError> {
     Ok(settings)
 }
 
-/// The one file of the configuration, when one is named.
+/// The configuration file, when a single one is given.
 fn config_file(config: Option<&Path>) -> Option<PathBuf> {
     config.map(PathBuf::from).or_else(|| std::env::var_os("ZAGENT_CONFIG").map(PathBuf::from))
 }
 
-/// Where states keep what the agent reads: `facts_dir`, and `fragments_dir` unless the configuration is one file.
+/// Directories of files that states write for the agent: `facts_dir`, and `fragments_dir` unless the
+/// configuration is a single file.
 pub(super) fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
     opts.insert("facts_dir", settings.facts_dir.display().to_string());
     if config_file(config).is_none() {
@@ -41,8 +42,8 @@ pub(super) fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mu
     }
 }
 
-/// The settings of a run that nobody watches: when the configuration is wrong, the last good one holds, so that a run can
-/// mend what a run has broken. `last` is where that lies.
+/// Settings for an unattended run: when the configuration is invalid, the last good one (at `last`) is used,
+/// so that a run can fix what an earlier run broke.
 pub(super) fn load_or_last_good(
     config: Option<&Path>,
     last: Option<&Path>,
@@ -54,11 +55,11 @@ pub(super) fn load_or_last_good(
     };
     let last = last.map_or_else(|| Paths::new(DEFAULT_ROOT).last_config(), Path::to_owned);
     let Ok(settings) = load(Some(&last)) else { return Err(cli_error) };
-    warn(&format!("the configuration is wrong, the last good one holds: {}", cli_error.summary()));
+    warn(&format!("the configuration is invalid, using the last good one: {}", cli_error.summary()));
     Ok(settings)
 }
 
-/// Keeps the settings for the day when the configuration is wrong.
+/// Saves the settings as the last good configuration.
 pub(super) fn save_last_good(settings: &Settings) {
     let path = settings.paths().last_config();
     let said = settings.explicit_values();
@@ -66,11 +67,11 @@ pub(super) fn save_last_good(settings: &Settings) {
         return;
     }
     if let Err(error) = json_file::write(&path, &said) {
-        tracing::debug!(error = error_chain(&error), "the configuration is not kept");
+        tracing::debug!(error = error_chain(&error), "cannot save the last good configuration");
     }
 }
 
-/// Where somebody who may not write to the root of the system keeps it: `$XDG_STATE_HOME/zagent`, else
+/// Root for a user without write access to the system root: `$XDG_STATE_HOME/zagent`, otherwise
 /// `~/.local/state/zagent`.
 fn user_root(root: &Path) -> Option<PathBuf> {
     use nix::unistd::{AccessFlags, access, geteuid};
@@ -86,7 +87,7 @@ fn host_name() -> Option<String> {
     nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok())
 }
 
-/// What the settings say about compiling.
+/// Compile options from the settings.
 pub(super) fn compile_options(settings: &Settings) -> CompileOptions {
     let limits = &settings.limits;
     CompileOptions {
@@ -113,7 +114,7 @@ pub(super) fn compile_options(settings: &Settings) -> CompileOptions {
     }
 }
 
-/// Lays a Salt minion configuration over the options.
+/// Applies a Salt minion configuration on top of the options.
 pub(super) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, CliError> {
     let shown = path.display().to_string();
     let text =
@@ -136,7 +137,7 @@ pub(super) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<
     })
 }
 
-/// What templates see in `opts`: what every Salt minion without a master has, under what the configuration says.
+/// What templates see in `opts`: the defaults of a masterless Salt minion, overridden by the configuration.
 pub(super) fn salt_opts(options: &CompileOptions, roots: &[(&str, &dyn FileTree)], test: bool) -> Map {
     let mut opts = Map::new();
     opts.insert("id", &*options.id);
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_word_in_the_configuration_the_compiler_has_its_own_limits() {
+    fn without_configured_limits_the_compiler_uses_its_defaults() {
         let nowhere = ConfigLocation::Dir(tempfile::tempdir().unwrap().path().join("none"));
         let settings = settings::load(&nowhere, [], &[], Some("web-01")).unwrap();
         assert_eq!(compile_options(&settings).limits, TreeLimits::default());

@@ -1,4 +1,4 @@
-//! `zagent source sync|verify`: take what the remotes offer without running it, or only see whether it would be taken.
+//! `zagent source sync|verify`: fetch and publish a revision without running it, or only verify it.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use zagent_daemon::{
     AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
 };
 
-/// Take what the remotes offer, or see whether it would be taken; nothing is run
+/// Fetch from the remotes, or verify what they offer; runs nothing
 #[derive(Debug, clap::Args)]
 pub(super) struct SourceArgs {
     #[command(subcommand)]
@@ -27,13 +27,13 @@ pub(super) struct SourceArgs {
 enum SourceCommand {
     /// Fetch the newest revision, verify it and make it the current generation
     Sync(SourceSyncArgs),
-    /// Fetch the newest revision and verify it; nothing is published
+    /// Fetch the newest revision and verify it; publishes nothing
     Verify(CommonArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct SourceSyncArgs {
-    /// Take it even when history was rewritten or goes back, this once
+    /// Accept a rewritten or older history this time
     #[arg(long)]
     allow_rewind: bool,
 
@@ -58,7 +58,7 @@ impl SourceArgs {
         let settings = settings::load(common.config.as_deref())?;
         if settings.source.remotes.is_empty() {
             let hint = "set `source.remotes: [{url: …, branch: main}]` in /etc/zagent/zagent.yaml";
-            return Err(CliError::usage_hint("there is no remote to ask", hint));
+            return Err(CliError::usage_hint("no remote is configured", hint));
         }
         let preview = matches!(self.verb, SourceCommand::Verify(_));
         let allow_rewind = matches!(&self.verb, SourceCommand::Sync(args) if args.allow_rewind);
@@ -66,7 +66,7 @@ impl SourceArgs {
         let cache = Cache::open(&paths, &settings.source).map_err(|error| CliError::from_cache(&error))?;
         let orders = OperatorOrders::read(&paths, now);
         if let Some(damaged) = &orders.damaged {
-            return Err(CliError::failed(format!("{damaged}: mend or remove it first")));
+            return Err(CliError::failed(format!("{damaged}: fix or remove it first")));
         }
         let mut memory = AgentMemory::load(&paths.memory());
         let tree = TreeArgs { config: common.config.clone(), ..TreeArgs::default() };
@@ -89,7 +89,7 @@ impl SourceArgs {
         sync.notes.iter().for_each(|note| warn(note, ui));
         let synced = synced.map_err(|error| CliError::from_cache(&error))?;
         if !preview && let Err(error) = memory.save(&paths.memory()) {
-            warn(&format!("what was seen is not kept: {}", error_chain(&error)), ui);
+            warn(&format!("cannot save state: {}", error_chain(&error)), ui);
         }
         let published = matches!(synced, SyncOutcome::Published(_));
         let exit = self.print_synced(synced, &cache, ui);
@@ -109,17 +109,20 @@ impl SourceArgs {
             SyncOutcome::Published(generation) => {
                 let lead = format!("generation {} is current", generation.name());
                 self.print_record(&lead, "published", generation.record(), ui);
-                ui.message("nothing was run: a daemon does that now, else `zagent run --once --no-fetch`");
+                ui.message(
+                    "states not applied yet: a running daemon applies them now; without one: \
+                            `zagent run --once --no-fetch`",
+                );
             }
             SyncOutcome::Preview(verified) => {
-                self.print_record("good: it would be taken", "verified", verified.record(), ui)
+                self.print_record("verified: the node would accept it", "verified", verified.record(), ui)
             }
             SyncOutcome::Current | SyncOutcome::NoRemote => {
                 let current = cache.current().map_err(|error| CliError::from_cache(&error))?;
                 match current {
                     Some(generation) => {
                         self.print_record(
-                            "nothing new: the node is on it",
+                            "nothing new: the node already has this revision",
                             "current",
                             generation.record(),
                             ui,
@@ -132,7 +135,7 @@ impl SourceArgs {
             SyncOutcome::Offline(errors) => {
                 let words: Vec<String> = errors.iter().map(|error| error_chain(error)).collect();
                 let message = words.join("; ");
-                let hint = Some(with_current("`zagent doctor` looks at each remote", cache));
+                let hint = Some(with_current("check each remote with `zagent doctor`", cache));
                 return Err(CliError::Refusal { exit: ExitStatus::Unreachable, message, hint });
             }
         }
@@ -148,7 +151,7 @@ impl SourceArgs {
                 "committed": record.committed, "signed_by": signers, "files": record.files.len(),
             })));
         }
-        let by = if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") };
+        let by = if signers.is_empty() { "none".to_owned() } else { signers.join(", ") };
         let serial = record.serial.map_or(String::new(), |serial| format!(", serial {serial}"));
         ui.print(&format!(
             "{lead}\nrevision  {} of {} at {}{serial}\nsigned by {by}\nfiles     {}\n",
@@ -161,16 +164,16 @@ impl SourceArgs {
 }
 
 fn held_error(held: &HeldRevision, cache: &Cache) -> CliError {
-    let message = format!("revision {} is not taken: {}", held.revision.short(), held.message);
+    let message = format!("revision {} is held back: {}", held.revision.short(), held.message);
     let exit = match held.why {
         HoldReason::Broken => ExitStatus::NotCompiled,
         HoldReason::Unfetched => ExitStatus::Unreachable,
         _ => ExitStatus::Refused,
     };
-    CliError::Refusal { exit, message, hint: Some(with_current("`zagent status` shows it too", cache)) }
+    CliError::Refusal { exit, message, hint: Some(with_current("see also `zagent status`", cache)) }
 }
 
-/// A way out, and what the node stays on meanwhile.
+/// A hint, plus the generation that stays current.
 fn with_current(words: &str, cache: &Cache) -> String {
     match cache.current() {
         Ok(Some(generation)) => format!("{words}; generation {} stays current", generation.name()),

@@ -1,4 +1,5 @@
-//! `zagent state.apply | state.highstate | state.sls | state.sls_id | state.single | state.low`: Salt's own verbs.
+//! `zagent state.apply | state.highstate | state.sls | state.sls_id | state.single | state.low`: Salt's own
+//! commands.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::output::{ReportFormat, Ui};
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_run::RunOptions;
 
-/// What every verb that runs states takes.
+/// Arguments of every command that runs states.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct StateCommonArgs {
     #[command(flatten)]
@@ -28,7 +29,7 @@ pub(super) struct StateCommonArgs {
 }
 
 impl StateCommonArgs {
-    /// What the words and the flags say together.
+    /// Combines positional arguments and flags.
     pub(super) fn resolve_args(
         &self,
         words: &[String],
@@ -39,10 +40,10 @@ impl StateCommonArgs {
     }
 }
 
-/// A verb and its words.
+/// A command and its arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct StateCommandArgs {
-    /// SLS, ids, functions and `key=value`, as Salt's command of the same name takes them
+    /// SLS names, IDs, functions and `key=value`, as Salt's command of the same name takes them
     #[arg(value_name = "WORD")]
     words: Vec<String>,
 
@@ -50,20 +51,20 @@ pub(super) struct StateCommandArgs {
     common: StateCommonArgs,
 }
 
-/// Which verb.
+/// Which command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StateVerb {
-    /// What the top files select, or the SLS that are named.
+    /// What the top files select, or the given SLS files.
     Apply,
     /// What the top files select.
     Highstate,
-    /// The SLS that are named.
+    /// The given SLS files.
     Sls,
-    /// One id of an SLS, and what it waits for.
+    /// One ID of an SLS file, and what it waits for.
     SlsId,
-    /// One state that stands in no file.
+    /// One state given on the command line.
     Single,
-    /// The same, as low data.
+    /// Same, as low data.
     Low,
 }
 
@@ -98,7 +99,7 @@ impl StateCommandArgs {
         let mut sls = tree.sls.clone();
         match verb {
             StateVerb::Highstate => {
-                words.reject_positional("`state.highstate` takes no SLS; `state.apply` does")?
+                words.reject_positional("`state.highstate` takes no SLS names; use `state.apply`")?
             }
             _ => sls.extend(words.positional.iter().flat_map(|w| split_names(w))),
         }
@@ -110,8 +111,8 @@ impl StateCommandArgs {
         words.reject_named(&["mods"])?;
         if verb == StateVerb::Sls && sls.is_empty() {
             return Err(CliError::usage_hint(
-                "which SLS?",
-                "zagent state.sls a,b; `state.highstate` applies all",
+                "no SLS name given",
+                "zagent state.sls a,b; to apply all: zagent state.highstate",
             ));
         }
         let job = TreeArgs { sls, ..tree }.job()?;
@@ -128,22 +129,22 @@ impl StateCommandArgs {
     ) -> Result<ExitStatus, CliError> {
         words.reject_named(&[])?;
         let [id, sls @ ..] = words.positional.as_slice() else {
-            return Err(CliError::usage_hint("which id?", "zagent state.sls_id ID SLS"));
+            return Err(CliError::usage_hint("no state ID given", "zagent state.sls_id ID SLS"));
         };
         let mut all = tree.sls.clone();
         all.extend(sls.iter().flat_map(|w| split_names(w)));
         if all.is_empty() {
-            return Err(CliError::usage_hint("which SLS?", format!("zagent state.sls_id {id} SLS")));
+            return Err(CliError::usage_hint("no SLS name given", format!("zagent state.sls_id {id} SLS")));
         }
         let job = TreeArgs { sls: all, ..tree }.job()?;
         let plan = job.compile(ui)?.plan;
         let part = plan.with_dependencies(|c| *c.id == **id);
         if part.chunks.is_empty() {
             let hint = nearest(id, plan.chunks.iter().map(|c| &*c.id)).map_or_else(
-                || "`zagent show lowstate` lists them".into(),
+                || "list the states with `zagent show lowstate`".into(),
                 |near| format!("did you mean `{near}`?"),
             );
-            return Err(CliError::usage_hint(format!("no state there has the id `{id}`"), hint));
+            return Err(CliError::usage_hint(format!("no state in these SLS files has the ID `{id}`"), hint));
         }
         let planned = PlanWithPillar { plan: part, pillar: job.compiler.pillar()? };
         run_plan(&job, &planned, order, &self.common.report, ui)
@@ -156,7 +157,7 @@ impl StateCommandArgs {
         order: &RunOptions,
         ui: &mut Ui<'_>,
     ) -> Result<ExitStatus, CliError> {
-        const EXAMPLE: &str = r#"such as '{"state": "pkg", "fun": "installed", "name": "vim"}'"#;
+        const EXAMPLE: &str = r#"example: '{"state": "pkg", "fun": "installed", "name": "vim"}'"#;
         words.reject_named(&["data"])?;
         let [text] = words.positional.as_slice() else {
             return Err(CliError::usage_hint("`state.low` takes one mapping", EXAMPLE));
@@ -165,12 +166,12 @@ impl StateCommandArgs {
         let data = match data {
             Ok(Value::Map(map)) => Arc::unwrap_or_clone(map),
             Ok(other) => {
-                let message = format!("this is {}, and a mapping is wanted", other.kind());
+                let message = format!("the argument is {}, expected a mapping", other.kind());
                 return Err(CliError::usage_hint(message, EXAMPLE));
             }
             Err(e) => {
                 return Err(CliError::usage_hint(
-                    format!("this is no JSON and no YAML: {}", e.message),
+                    format!("the argument is neither JSON nor YAML: {}", e.message),
                     EXAMPLE,
                 ));
             }
@@ -181,14 +182,14 @@ impl StateCommandArgs {
     }
 }
 
-/// The function that `state.single` is to run, and the words for it.
+/// The function that `state.single` runs, and its arguments.
 fn take_function(mut words: SaltArgs) -> Result<(String, SaltArgs), CliError> {
     let named = words.named.remove("fun").map(|f| zagent_config::value::python_str(&f));
     let function = match named {
         Some(function) => function,
         None if words.positional.is_empty() => {
             return Err(CliError::usage_hint(
-                "which function?",
+                "no function given",
                 "zagent state.single pkg.installed name=vim",
             ));
         }
@@ -207,11 +208,8 @@ pub(super) fn run_single(
     ui: &mut Ui<'_>,
 ) -> Result<ExitStatus, CliError> {
     let Some((state, fun)) = function.split_once('.') else {
-        let message = format!("`{function}` is no function");
-        return Err(CliError::usage_hint(
-            message,
-            "a function is written MODULE.FUNCTION, such as pkg.installed",
-        ));
+        let message = format!("`{function}` is not a function");
+        return Err(CliError::usage_hint(message, "use MODULE.FUNCTION, such as pkg.installed"));
     };
     let job = tree.job_without_states()?;
     if job.compat == Compat::Strict {
@@ -229,10 +227,10 @@ fn build_chunk(state: &str, fun: &str, mut words: SaltArgs) -> Result<Chunk, Cli
     let named = words.named.remove("name").map(|n| zagent_config::value::python_str(&n));
     let mut plain = std::mem::take(&mut words.positional).into_iter();
     let Some(name) = named.or_else(|| plain.next()).filter(|n| !n.is_empty()) else {
-        return Err(CliError::usage_hint(format!("`{state}.{fun}` of what?"), like()));
+        return Err(CliError::usage_hint(format!("`{state}.{fun}` needs a name"), like()));
     };
     if let Some(more) = plain.next() {
-        return Err(CliError::usage_hint(format!("`{more}` has no key"), like()));
+        return Err(CliError::usage_hint(format!("argument `{more}` has no key"), like()));
     }
     let mut args: Map = words.named;
     let id = args.remove("__id__").map_or_else(|| name.clone(), |id| zagent_config::value::python_str(&id));
@@ -253,7 +251,7 @@ fn run_chunk(
     run_plan(job, &planned, order, args, ui)
 }
 
-/// `a,b` as names.
+/// Splits `a,b` into names.
 fn split_names(word: &str) -> impl Iterator<Item = String> + use<> {
     let names: Vec<String> =
         word.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! `zagent status`.
+//! `zagent status`: what this node runs, and what happens next.
 
 use jiff::Timestamp;
 use zagent_config::Value;
@@ -15,10 +15,10 @@ use zagent_daemon::status::{AgentStatus, files};
 use zagent_host::reboot::RebootHost;
 use zagent_host::timezone::local_zone;
 
-/// Tell which revision this node is on, why not on the newest, and what comes next
+/// Show the revision of this node, why it is not the newest, and what happens next
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Exit with 1 when somebody should look: a failed run, a refused revision, an expired manifest
+    /// Exit with 1 when attention is needed: a failed run, a refused revision, an expired manifest
     #[arg(long)]
     check: bool,
 
@@ -71,8 +71,8 @@ fn status_value(status: &AgentStatus) -> Value {
     serde_json::to_value(status).and_then(serde_json::from_value).unwrap_or_default()
 }
 
-/// The settings of the agent of this host: somebody who may not write to its root still asks about it and not about a root of
-/// their own.
+/// Settings of the agent installed on this host: a user without write access to its root still asks about
+/// that agent, not about a root of their own.
 pub(super) fn with_installed_root(mut settings: Settings) -> Settings {
     let is_default =
         settings.effective().iter().any(|e| e.key == "root" && e.origin == SettingOrigin::Default);
@@ -82,26 +82,29 @@ pub(super) fn with_installed_root(mut settings: Settings) -> Settings {
     settings
 }
 
-/// What can be told without the daemon. Files that may not be read would make a status of guesses.
+/// Status from files, without the daemon. Fails when files cannot be read, because the status would be a
+/// guess.
 fn status_from_files(settings: &Settings, now: Timestamp) -> Result<AgentStatus, CliError> {
     let found = files::read_offline(settings, &RebootHost::default(), now, &local_zone());
     if found.denied {
-        let message = format!("not allowed to see the agent's files below `{}`", settings.root.display());
+        let message =
+            format!("permission denied: cannot read the agent's files in `{}`", settings.root.display());
         return Err(permission_error(message));
     }
     Ok(AgentStatus::from_inputs(found.inputs))
 }
 
-/// Tells the daemon that pause, pin, quarantine or the generation changed. Without one, the next run reads the files.
+/// Tells the daemon that pause, pin, quarantine or the generation changed. Without a daemon, the next run
+/// reads the files.
 pub(super) fn notify_daemon(paths: &Paths, ui: &mut Ui<'_>) {
     match ApiClient::new(paths.socket()).notify_changed() {
         Ok(()) | Err(ClientError::NoDaemon(_)) => {}
-        Err(e) => warn(&format!("{}; it looks by itself before its next turn", error_chain(&e)), ui),
+        Err(e) => warn(&format!("{}; the daemon reads the change before its next run", error_chain(&e)), ui),
     }
 }
 
-/// The system does not let us, and who it would let.
+/// Permission error, with a hint about which users are allowed.
 pub(super) fn permission_error(message: String) -> CliError {
-    let hint = Some("run it as root, or as a member of the group that `socket_group` names".into());
+    let hint = Some("run it as root or as a member of the group set in `socket_group`".into());
     CliError::Refusal { exit: ExitStatus::Permission, message, hint }
 }

@@ -7,7 +7,7 @@ use zagent_cache::testing::{EntryKind, ScratchRepo};
 use super::run;
 use zagent_daemon::error::ExitStatus;
 
-/// The sample repository: two web hosts, a database, one SLS that nobody uses.
+/// Sample repository: two web hosts, a database, one unused SLS.
 const SAMPLE: &[(&str, &str)] = &[
     ("states/top.sls", "base:\n  'web*':\n    - web\n  'db*':\n    - db\n  'mail*':\n    - mail\n"),
     ("states/web/init.sls", "include:\n  - .conf\n\nnginx:\n  pkg.installed: []\n"),
@@ -46,7 +46,7 @@ impl Tree {
         std::fs::write(self.dir.path().join("grains.json"), r#"{"id": "web-01", "os": "Debian"}"#).unwrap();
     }
 
-    /// A command about the sample's first host, in a format.
+    /// Runs a command for the first host of the sample.
     fn on_web(&self, command: &[&str]) -> Said {
         let at = |name: &str| self.dir.path().join(name).display().to_string();
         let (states, pillar, grains, config) =
@@ -66,7 +66,7 @@ impl Tree {
     }
 }
 
-/// What a command said; the scratch directory is written as `$DIR`.
+/// Output of a command; the scratch directory is written as `$DIR`.
 struct Said {
     exit: ExitStatus,
     out: String,
@@ -97,7 +97,7 @@ fn alone(args: &[&str]) -> Said {
 }
 
 #[test]
-fn every_stage_for_people() {
+fn every_stage_as_text() {
     let tree = Tree::new(SAMPLE);
     for stage in ["top", "highstate", "lowstate", "graph", "pillar", "grains", "plan"] {
         let said = tree.on_web(&["show", stage]);
@@ -108,7 +108,7 @@ fn every_stage_for_people() {
 }
 
 #[test]
-fn every_stage_for_programs() {
+fn every_stage_as_data() {
     let tree = Tree::new(SAMPLE);
     for stage in ["top", "highstate", "lowstate", "graph", "pillar", "grains", "plan"] {
         let said = tree.on_web(&["show", stage, "--out", "json"]);
@@ -129,7 +129,7 @@ fn every_stage_for_programs() {
 }
 
 #[test]
-fn pictures_of_the_graph() {
+fn graph_formats() {
     let tree = Tree::new(SAMPLE);
     for (format, begins) in [("dot", "digraph"), ("mermaid", "flowchart"), ("svg", "<svg")] {
         let said = tree.on_web(&["show", "graph", "--out", format]);
@@ -138,7 +138,7 @@ fn pictures_of_the_graph() {
 }
 
 #[test]
-fn faults_are_drawn_or_given_as_data() {
+fn errors_are_drawn_or_given_as_data() {
     let tree = Tree::new(SAMPLE);
     tree.write(&[("states/web/conf.sls", "a:\n  test.nop:\n    - x: {{ pillar['nginx']['workrs'] }}\n")]);
     let said = tree.on_web(&["show", "lowstate"]);
@@ -152,13 +152,13 @@ fn faults_are_drawn_or_given_as_data() {
     assert_eq!((data.exit, data.err.as_str()), (ExitStatus::NotCompiled, ""));
     assert_eq!(data.json()["success"], false);
     assert_eq!(data.json()["errors"][0]["line"], 3);
-    // Compile faults come before what this version cannot do.
+    // Compile errors come before unsupported features.
     let run = tree.on_web(&["run", "--once", "--out", "json"]);
     assert_eq!(run.exit, ExitStatus::NotCompiled);
 }
 
 #[test]
-fn a_run_is_foretold_done_and_undone() {
+fn a_run_is_predicted_applied_and_reverted() {
     let tree = Tree::new(SAMPLE);
     let target = tree.dir.path().join("made");
     let sls = format!("{}:\n  file.managed:\n    - contents: x\n", target.display());
@@ -181,7 +181,7 @@ fn a_run_is_foretold_done_and_undone() {
     assert_eq!((undone.exit, target.exists()), (ExitStatus::Success, false), "{}", undone.all());
 }
 
-/// A module whose state is a file: made, looked at, taken away.
+/// A module whose state is a file: create, check, remove.
 const MARKER: &str = r#"#!/bin/sh
 question=$(cat)
 file=$(printf %s "$question" | sed 's/.*"file":"\([^"]*\)".*/\1/')
@@ -195,7 +195,7 @@ esac
 "#;
 
 #[test]
-fn what_a_module_did_is_undone_by_it() {
+fn changes_of_a_module_are_reverted_by_it() {
     let tree = Tree::new(SAMPLE);
     let target = tree.dir.path().join("made");
     let sls = format!("m:\n  marker.present:\n    - file: {}\n", target.display());
@@ -207,7 +207,7 @@ fn what_a_module_did_is_undone_by_it() {
     assert!(done.out.contains("1 changed") && target.exists(), "{}", done.all());
     let foretold = tree.on_web(&["run", "--revert", "--test", "--out", "json"]);
     assert_eq!((foretold.json()["changed"].clone(), target.exists()), (1.into(), true), "{}", foretold.all());
-    // Without the module nobody can undo it, and that is no success.
+    // Without the module the revert is impossible, and that is a failure.
     std::fs::remove_file(tree.dir.path().join("states/_states/marker")).unwrap();
     let lost = tree.on_web(&["run", "--revert"]);
     assert_eq!((lost.exit, target.exists()), (ExitStatus::Failed, true), "{}", lost.all());
@@ -219,7 +219,7 @@ fn what_a_module_did_is_undone_by_it() {
     // A revert is a run too.
     let redone = tree.on_web(&["run", "--revert"]);
     assert_eq!((redone.exit, target.exists()), (ExitStatus::Success, true), "{}", redone.all());
-    // A module that fails at it is a failure.
+    // A module that fails to revert is a failure.
     std::fs::remove_file(&target).unwrap();
     let failed = tree.on_web(&["run", "--revert"]);
     assert_eq!(failed.exit, ExitStatus::Failed, "{}", failed.all());
@@ -237,7 +237,7 @@ fn the_demo_compiles_on_any_host() {
 }
 
 #[test]
-fn check_tells_what_is_wrong_once() {
+fn check_reports_each_error_once() {
     let tree = Tree::new(SAMPLE);
     insta::assert_snapshot!("check", tree.check(&[]).all());
     assert_eq!(tree.check(&["--deny-warnings"]).exit, ExitStatus::Failed);
@@ -261,7 +261,7 @@ fn check_tells_what_is_wrong_once() {
 }
 
 #[test]
-fn check_without_an_inventory_takes_this_host() {
+fn check_without_an_inventory_uses_this_host() {
     let tree = Tree::new(&[("top.sls", "base:\n  '*':\n    - a\n"), ("a.sls", "a:\n  test.nop: []\n")]);
     let said = tree.check(&[]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
@@ -317,13 +317,13 @@ fn explain_knows_codes_functions_states_and_pillar() {
     insta::assert_snapshot!("explain_pillar", tree.on_web(&["explain", "pillar:nginx:workers"]).all());
     assert!(!tree.on_web(&["explain", "pillar:nginx:password"]).all().contains("hunter2"));
     for (args, hint) in [
-        (vec!["explain", "ZA9999"], "lists all codes"),
+        (vec!["explain", "ZA9999"], "list all codes with `zagent explain`"),
         (vec!["explain", "file.manged"], "did you mean `file.managed`?"),
         (vec!["explain", "nonsense"], "a code (ZA0107)"),
         (vec!["explain", "flie"], "did you mean `file`?"),
         (vec!["explain", "requier"], "did you mean `require`?"),
         (vec!["explain", "file.managed:soruce"], "did you mean `file.managed:source`?"),
-        (vec!["explain", "file.managed", "colour"], "`zagent explain file.managed` lists them"),
+        (vec!["explain", "file.managed", "colour"], "list the parameters with `zagent explain file.managed`"),
         (vec!["explain", "file.manged", "source"], "did you mean `file.managed`?"),
         (vec!["explain", "file.manged:source"], "did you mean `file.managed`?"),
     ] {
@@ -334,7 +334,7 @@ fn explain_knows_codes_functions_states_and_pillar() {
 }
 
 #[test]
-fn explain_tells_what_a_function_takes() {
+fn explain_lists_the_parameters_of_a_function() {
     insta::assert_snapshot!("explain_function", alone(&["explain", "file.symlink"]).all());
     insta::assert_snapshot!("explain_module", alone(&["explain", "test"]).all());
     insta::assert_snapshot!("explain_listed", alone(&["explain", "quota.mode"]).all());
@@ -342,10 +342,10 @@ fn explain_tells_what_a_function_takes() {
     assert_eq!((one.exit, &one.out), (ExitStatus::Success, &alone(&["explain", "file.managed", "mode"]).out));
     assert!(one.out.contains("a mode such as '0644' or `keep`"), "{}", one.out);
     for (args, words) in [
-        (vec!["explain", "require"], "of every state"),
+        (vec!["explain", "require"], "common to all states"),
         (vec!["explain", "file.managed:require"], "Runs after these states"),
         (vec!["explain", "pkg.installed:version"], "version"),
-        (vec!["explain", "file.shortcut"], "zagent does not carry it out"),
+        (vec!["explain", "file.shortcut"], "zagent does not implement it"),
     ] {
         let said = alone(&args);
         assert_eq!(said.exit, ExitStatus::Success, "{}", said.err);
@@ -361,7 +361,7 @@ fn explain_tells_what_a_function_takes() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_way_out() {
+fn usage_errors_have_hints() {
     let tree = Tree::new(SAMPLE);
     let states = tree.dir.path().join("states").display().to_string();
     let config = tree.dir.path().join("none.yaml").display().to_string();
@@ -369,15 +369,15 @@ fn mistakes_are_told_with_a_way_out() {
         (vec!["shwo"], "similar subcommand exists: 'show'"),
         (vec!["show", "lowstate", "--states", "/nonexistent"], "`/nonexistent` does not exist"),
         (vec!["show", "top", "--states", &states, "--pillar-data", "{"], "--pillar-data is not JSON"),
-        (vec!["show", "top", "--states", &states, "--pillar-data", "[]"], "a mapping is wanted"),
-        (vec!["show", "top", "--states", &states, "--env", "dev"], "write NAME=DIR"),
+        (vec!["show", "top", "--states", &states, "--pillar-data", "[]"], "expected a mapping"),
+        (vec!["show", "top", "--states", &states, "--env", "dev"], "use NAME=DIR"),
         (vec!["show", "top", "--states", &states, "--grains", "/nonexistent"], "cannot read `/nonexistent`"),
         (
             vec!["show", "lowstate", "--states", &states, "--sls", "a", "--saltenv", "dev"],
             "environment `dev` not found",
         ),
-        (vec!["show", "sls", "--states", &states], "which SLS?"),
-        (vec!["config", "show", "runn", "--config", &config], "there is no key `runn`"),
+        (vec!["show", "sls", "--states", &states], "no SLS name given"),
+        (vec!["config", "show", "runn", "--config", &config], "unknown configuration key `runn`"),
         (vec!["man", "nope"], "has no command `nope`"),
         (vec!["check", ".", "--diff", "..x"], "the first commit is missing"),
     ] {
@@ -399,7 +399,7 @@ fn configuration_is_shown_with_its_origin() {
 }
 
 #[test]
-fn help_version_completions_and_manual_are_data() {
+fn help_version_completions_and_manual_go_to_stdout() {
     for args in [
         vec!["--help"],
         vec!["--version"],

@@ -1,4 +1,4 @@
-//! `zagent trigger`.
+//! `zagent trigger`: tells the daemon to run.
 
 use std::fmt::Write;
 
@@ -16,22 +16,22 @@ use zagent_config::sanitize;
 use zagent_daemon::api::{ApiClient, ClientError, RequestResult, RunRefusedReason, RunRequest};
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Ask the daemon for a run now
+/// Tell the daemon to run now
 #[derive(Debug, clap::Args)]
 pub(super) struct TriggerArgs {
-    /// Change nothing; tell what would be done
+    /// Change nothing, show what would change
     #[arg(long)]
     test: bool,
 
-    /// Only these SLS, separated by commas
+    /// Only these SLS files, separated by commas
     #[arg(long, value_name = "SLS", value_delimiter = ',')]
     sls: Vec<String>,
 
-    /// Do not ask the remotes first
+    /// Do not contact the remotes first
     #[arg(long)]
     no_fetch: bool,
 
-    /// Wait for the end of the run, print its result and exit with its code
+    /// Wait until the run ends, print its result and exit with its code
     #[arg(long)]
     wait: bool,
 
@@ -51,13 +51,13 @@ impl TriggerArgs {
             RunRequest { test: self.test, sls: self.sls.clone(), fetch: !self.no_fetch, wait: self.wait };
         let ticket = client.trigger(&wish).map_err(to_cli_error)?;
         if !self.wait {
-            let words = "asked for a run; `zagent status` tells what became of it\n";
+            let words = "run requested; follow it with `zagent status`\n";
             self.print_answer(words.into(), &object!({"ticket": ticket}), ui);
             return Ok(ExitStatus::Success);
         }
         let Some(end) = client.wait(ticket).map_err(to_cli_error)? else {
-            let message = "the daemon was restarted and knows nothing of the run any more";
-            let hint = Some("`zagent history` lists the runs that ended".into());
+            let message = "the daemon restarted and lost track of the run";
+            let hint = Some("list finished runs with `zagent history`".into());
             return Err(CliError::Refusal { exit: ExitStatus::Failed, message: message.into(), hint });
         };
         self.print_answer(result_text(&end, self.test, ui.paint), &object!(end), ui);
@@ -82,7 +82,7 @@ fn to_cli_error(error: ClientError) -> CliError {
     };
     match &error {
         ClientError::NoDaemon(_) => {
-            let hint = "start it (systemctl start zagent), or do without it: zagent run --once";
+            let hint = "start it (systemctl start zagent), or run without it: zagent run --once";
             refusal(ExitStatus::Unreachable, Some(hint))
         }
         ClientError::Denied(_) => permission_error(message),
@@ -97,7 +97,7 @@ fn to_cli_error(error: ClientError) -> CliError {
     }
 }
 
-/// How the run ended, for people.
+/// Result of a run as text.
 fn result_text(end: &RequestResult, is_test: bool, paint: Paint) -> String {
     let mut out = String::new();
     if let Some(run) = &end.run {
@@ -109,10 +109,10 @@ fn result_text(end: &RequestResult, is_test: bool, paint: Paint) -> String {
         for error in &run.errors {
             let _ = writeln!(out, "  {}", paint.red(sanitize(error)));
         }
-        // A dry run leaves no trace in the history.
+        // A dry run is not recorded in the history.
         if !is_test {
             let _ =
-                writeln!(out, "{}", paint.dim(format!("all of it: zagent history {}", sanitize(&run.run))));
+                writeln!(out, "{}", paint.dim(format!("full report: zagent history {}", sanitize(&run.run))));
         }
     }
     if let Some(message) = &end.message {

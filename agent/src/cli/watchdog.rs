@@ -1,4 +1,4 @@
-//! `zagent watchdog` and `zagent watchdog status`.
+//! `zagent watchdog` and `zagent watchdog status`: supervises the agent.
 
 use std::fmt::Write;
 use std::io::ErrorKind;
@@ -21,15 +21,15 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::span_text;
 use zagent_daemon::watchdog::{LoadSettings, WatchdogStart, own_program, run, watchdog_cli_error};
 
-/// Keep the agent running, and take part in rollouts of its binary
+/// Keep the agent running and take part in binary rollouts
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct WatchdogArgs {
-    /// Only read the configuration and the watchdog's files: whether it could begin
+    /// Only read the configuration and the watchdog's files, to check that it could start
     #[arg(long)]
     probe: bool,
 
-    /// How fast everything goes; anything but `real` is for tests
+    /// Speed of all timers; values other than `real` are for tests
     #[arg(long, value_enum, value_name = "PACE", default_value_t, hide = true)]
     pace: PaceArg,
 
@@ -43,11 +43,11 @@ pub(super) struct WatchdogArgs {
 
 #[derive(Debug, Subcommand)]
 enum WatchdogCommand {
-    /// Tell which version runs, since when, and where it stands in a rollout
+    /// Show the running version, its uptime and its rollout state
     Status(WatchdogStatusArgs),
 }
 
-/// How fast.
+/// Timer speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum PaceArg {
     #[default]
@@ -69,7 +69,7 @@ impl WatchdogArgs {
             return status.run(ui);
         }
         let mut warn = |words: &str| super::warn(words, ui);
-        // A configuration that a run has broken must not keep the agent down that could mend it.
+        // A configuration broken by a run must not stop the agent that could fix it.
         let settings = settings::load_or_last_good(self.config.as_deref(), None, &mut warn)?;
         if self.probe {
             return watchdog::probe(&settings.paths())
@@ -94,7 +94,7 @@ impl WatchdogArgs {
     }
 }
 
-/// Tell which version runs, since when, and where it stands in a rollout
+/// Show the running version, its uptime and its rollout state
 #[derive(Debug, clap::Args)]
 pub(super) struct WatchdogStatusArgs {
     #[command(flatten)]
@@ -107,7 +107,7 @@ impl WatchdogStatusArgs {
         let paths = settings.paths();
         let status = match ask_watchdog(&paths.watchdog_socket(), &WatchdogRequest::Status) {
             Ok(WatchdogResponse::Status(status)) => *status,
-            Ok(_) => return Err(CliError::failed("the watchdog gave an answer that makes no sense")),
+            Ok(_) => return Err(CliError::failed("the watchdog sent an unexpected response")),
             Err(CliError::Refusal { exit: ExitStatus::Unreachable, .. }) => {
                 watchdog::status_from_files(&paths, own_program()?).map_err(|error| {
                     match error.is_permission() {
@@ -127,22 +127,22 @@ impl WatchdogStatusArgs {
     }
 }
 
-/// Asks the watchdog of this node.
+/// Sends a request to the watchdog of this node.
 pub(super) fn ask_watchdog(socket: &Path, question: &WatchdogRequest) -> Result<WatchdogResponse, CliError> {
     watchdog::send_request(socket, question).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => CliError::Refusal {
             exit: ExitStatus::Unreachable,
-            message: format!("no watchdog answers on `{}`", socket.display()),
+            message: format!("no watchdog is listening on `{}`", socket.display()),
             hint: Some("start it: systemctl start zagent-watchdog".into()),
         },
         ErrorKind::PermissionDenied => {
-            permission_error(format!("not allowed to use the socket `{}`", socket.display()))
+            permission_error(format!("permission denied on the socket `{}`", socket.display()))
         }
         _ => CliError::failed(format!("cannot talk to the watchdog on `{}`: {error}", socket.display())),
     })
 }
 
-/// How things are, for people.
+/// Status as text.
 fn status_text(status: &WatchdogStatus, now: Timestamp, paint: Paint) -> String {
     let mut out = String::new();
     let mut line = |name: &str, words: &str| {
@@ -157,7 +157,7 @@ fn status_text(status: &WatchdogStatus, now: Timestamp, paint: Paint) -> String 
     }
     line("rollout", &rollout_line(status, now));
     if let Some(previous) = &status.node.previous {
-        line("before", &format!("{previous}; `zagent self rollback` goes back to it"));
+        line("before", &format!("{previous}; roll back to it with `zagent self rollback`"));
     }
     for (version, why) in &status.node.rejected {
         line("rejected", &format!("{version}: {why}"));
@@ -167,7 +167,7 @@ fn status_text(status: &WatchdogStatus, now: Timestamp, paint: Paint) -> String 
             let since = span_text(watch.since, now);
             line("watchdog", &format!("{}, process {}, for {since}", watch.version, watch.pid));
         }
-        None => line("watchdog", "none runs; this is what its files say"),
+        None => line("watchdog", "not running; status read from its files"),
     }
     for note in &status.notes {
         line("note", &paint.yellow(sanitize(note)).to_string());
@@ -208,6 +208,6 @@ fn rollout_line(status: &WatchdogStatus, now: Timestamp) -> String {
         | NodePhase::Soaking { order, since, .. }
         | NodePhase::RollingBack { order, since, .. } => (order, since),
     };
-    let name = order.rollout.as_ref().map_or_else(|| "by hand".into(), ToString::to_string);
+    let name = order.rollout.as_ref().map_or_else(|| "manual".into(), ToString::to_string);
     format!("{name} to {}: {}, for {}", order.to, status.node.phase.name(), span_text(*since, now))
 }

@@ -1,4 +1,5 @@
-//! The clock: signatures and manifests have times, so a wrong one refuses what is good and accepts what has expired.
+//! The clock: signatures and manifests have times, so a wrong clock rejects valid ones and accepts expired
+//! ones.
 
 use std::time::Duration;
 
@@ -7,16 +8,18 @@ use zagent_config::settings::{Settings, format_duration};
 
 use super::{CHECK_TIMEOUT, DoctorFinding, DoctorScope, program_output};
 
-/// No clock that is right shows less: this program was not written before.
+/// Earliest plausible time: this program did not exist before.
 const EARLIEST_TIME: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
-/// A clock that is this far from a remote's is wrong.
+/// Maximum clock skew to a remote.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 const TIME_SERVICE_HINT: &str = "start a time service, such as systemd-timesyncd or chrony";
 
 pub(super) fn check_clock(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
     if scope.now.as_second() < EARLIEST_TIME {
-        let message =
-            format!("{} cannot be: the clock was never set", scope.now.strftime("%Y-%m-%d %H:%M UTC"));
+        let message = format!(
+            "{} is not a plausible time: the clock was never set",
+            scope.now.strftime("%Y-%m-%d %H:%M UTC")
+        );
         return vec![DoctorFinding::fail("clock", message, TIME_SERVICE_HINT)];
     }
     let mut findings = vec![check_synchronised(scope)];
@@ -33,15 +36,15 @@ fn check_synchronised(scope: &DoctorScope) -> DoctorFinding {
     if scope.system.join("run/systemd/timesync/synchronized").exists() {
         return DoctorFinding::ok("clock", format!("{shown}, synchronised"));
     }
-    // It asks the kernel, so it knows of other time services as well.
+    // timedatectl asks the kernel, so it also covers other time services.
     match program_output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).as_deref() {
         Some("yes") => DoctorFinding::ok("clock", format!("{shown}, synchronised")),
         Some("no") => DoctorFinding::warn("clock", format!("{shown}, not synchronised"), TIME_SERVICE_HINT),
-        _ => DoctorFinding::ok("clock", format!("{shown}; nobody here can tell whether it is synchronised")),
+        _ => DoctorFinding::ok("clock", format!("{shown}; whether it is synchronised is unknown")),
     }
 }
 
-/// The clock of a remote that speaks HTTP, beside ours; nothing when it tells none.
+/// Compares the clock of an HTTP remote with ours; `None` when the remote sends no date.
 fn check_remote_clock(url: &str, now: Timestamp) -> Option<DoctorFinding> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return None;
@@ -53,7 +56,7 @@ fn check_remote_clock(url: &str, now: Timestamp) -> Option<DoctorFinding> {
         .build();
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split('/').next()?;
-    // Nobody needs to be anybody to be told the time.
+    // No credentials are needed to get the date.
     let host = authority.rsplit('@').next()?;
     let answer = ureq::Agent::new_with_config(config).head(format!("{scheme}://{host}/")).call().ok()?;
     let date = answer.headers().get("date")?.to_str().ok()?;
@@ -65,7 +68,7 @@ fn compare_clocks(date: &str, now: Timestamp, host: &str) -> Option<DoctorFindin
     let apart = theirs.as_second().abs_diff(now.as_second());
     let words = format_duration(Duration::from_secs(apart));
     (apart > MAX_CLOCK_SKEW.as_secs()).then(|| {
-        let message = format!("this clock and that of {host} are {words} apart");
+        let message = format!("the clocks of this host and {host} differ by {words}");
         DoctorFinding::fail("clock", message, TIME_SERVICE_HINT)
     })
 }
@@ -76,13 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_that_are_apart_are_a_failure() {
+    fn clock_skew_is_a_failure() {
         let now: Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
         assert_eq!(compare_clocks("Mon, 16 Nov 2026 10:04:00 GMT", now, "g"), None);
         let found = compare_clocks("Mon, 16 Nov 2026 09:00:00 GMT", now, "g").unwrap();
         assert_eq!(
             (found.verdict, &*found.message),
-            (DoctorStatus::Fail, "this clock and that of g are 1h apart")
+            (DoctorStatus::Fail, "the clocks of this host and g differ by 1h")
         );
         assert_eq!(compare_clocks("noon", now, "g"), None);
     }

@@ -1,4 +1,4 @@
-//! Files that the settings name: that they are there, that nobody else can read what is secret or write what is trusted.
+//! Files named in the settings: they exist, other users cannot read secret files or write trusted ones.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -10,42 +10,43 @@ use super::{DoctorFinding, DoctorStatus, has_program};
 use crate::output::pluralize;
 use zagent_config::error_chain;
 
-/// Who may do what with a file.
+/// Who may access a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileProtection {
-    /// Nobody else reads it.
+    /// Not readable by others.
     Secret,
-    /// Nobody else writes it.
+    /// Not writable by others.
     Trusted,
 }
 
-/// Keys whose signatures count.
+/// Keys that signatures are checked against.
 pub(super) fn check_trust_files(settings: &Settings) -> Vec<DoctorFinding> {
     let trust = &settings.trust;
     if trust.require == RequiredSignatures::None {
         let hint = "set `trust.require: commit` and list keys in `trust.allowed_signers`";
-        let message = "no signature is asked for: whoever can push to the repository rules this host";
+        let message = "signatures are not required: anyone who can push to the repository controls this host";
         return vec![DoctorFinding::warn("trust", message, hint)];
     }
     let shown = trust.allowed_signers.display();
     let mut findings = vec![match AllowedSigners::read(trust) {
-        Ok(_) => DoctorFinding::ok("trust", format!("{shown} is read, and nobody else can write to it")),
+        Ok(_) => DoctorFinding::ok("trust", format!("{shown} is readable, and others cannot write to it")),
         Err(e) => {
-            let hint = "write one line a key: PRINCIPAL namespaces=\"git,zagent-manifest\" ssh-ed25519 AAAA…; root:root, 0644";
+            let hint = "write one line per key: PRINCIPAL namespaces=\"git,zagent-manifest\" ssh-ed25519 \
+                        AAAA…; root:root, 0644";
             DoctorFinding::fail("trust", error_chain(&e), hint)
         }
     }];
     if let Some(keyring) = &trust.openpgp_keyring {
         findings.push(check_file("trust", keyring, FileProtection::Trusted));
         if !has_program("gpgv") {
-            let message = "`trust.openpgp_keyring` is set, and there is no gpgv";
+            let message = "`trust.openpgp_keyring` is set, but gpgv is not installed";
             findings.push(DoctorFinding::fail("trust", message, "install gpgv"));
         }
     }
     findings
 }
 
-/// Everything else that the settings name and others must not read.
+/// All other files in the settings that others must not read.
 pub(super) fn check_secret_files(settings: &Settings) -> Vec<DoctorFinding> {
     let hooks = settings.webhooks.iter().filter_map(|hook| hook.secret_file.as_ref());
     let named = hooks.chain(&settings.board.credentials);
@@ -55,28 +56,28 @@ pub(super) fn check_secret_files(settings: &Settings) -> Vec<DoctorFinding> {
     if bad.is_empty() && !found.is_empty() {
         return vec![DoctorFinding::ok(
             "secrets",
-            format!("{}, for nobody else to read", pluralize(found.len(), "file")),
+            format!("{}, not readable by others", pluralize(found.len(), "file")),
         )];
     }
     bad
 }
 
-/// A file that must be there, and be kept so.
+/// Checks that a file exists and is protected.
 pub(super) fn check_file(check: &str, path: &Path, keep: FileProtection) -> DoctorFinding {
     let shown = path.display();
     let meta = match path.metadata() {
         Ok(meta) => meta,
         Err(e) => {
-            return DoctorFinding::fail(check, format!("{shown}: {e}"), "put it there, or name another one");
+            return DoctorFinding::fail(check, format!("{shown}: {e}"), "create it, or set another path");
         }
     };
     if !meta.is_file() {
-        return DoctorFinding::fail(check, format!("{shown} is not a file"), "name a file");
+        return DoctorFinding::fail(check, format!("{shown} is not a file"), "set the path of a file");
     }
     let (owner, mode) = (meta.uid(), meta.permissions().mode() & 0o7777);
     let user = rustix::process::geteuid().as_raw();
     if owner != 0 && owner != user {
-        let message = format!("{shown} belongs to user {owner}, who can change it");
+        let message = format!("{shown} belongs to user {owner}, who can modify it");
         return DoctorFinding::fail(check, message, format!("chown root {shown}"));
     }
     let (forbidden, whom, wanted) = match keep {

@@ -1,4 +1,4 @@
-//! The host itself: who it is, how much memory it has, and what starts the agent on it.
+//! The host itself: its identity, its memory, and the unit that starts the agent.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ const LOW_MEGABYTES: u64 = 64;
 const DAEMON: &str = "zagent.service";
 const TIMER: &str = "zagent-run.timer";
 const WATCHDOG: &str = "zagent-watchdog.service";
-/// One of them is wanted.
+/// Exactly one of them should be enabled.
 const UNITS: [&str; 3] = [DAEMON, WATCHDOG, TIMER];
 
 pub(super) fn check_host(scope: &DoctorScope) -> Vec<DoctorFinding> {
     vec![check_machine_id(scope), check_memory(scope)]
 }
 
-/// The id decides when this host polls: two of one id ask at the same time.
+/// The machine ID decides when this host polls: two hosts with the same ID poll at the same time.
 fn check_machine_id(scope: &DoctorScope) -> DoctorFinding {
     let path = scope.system.join("etc/machine-id");
     let id = std::fs::read_to_string(&path).unwrap_or_default();
@@ -24,7 +24,10 @@ fn check_machine_id(scope: &DoctorScope) -> DoctorFinding {
     if id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
         return DoctorFinding::ok("machine", format!("id {}…", &id[..8]));
     }
-    let message = format!("{} holds no id: hosts made from one image would poll together", path.display());
+    let message = format!(
+        "{} holds no ID: hosts cloned from one image would all poll at the same time",
+        path.display()
+    );
     DoctorFinding::warn("machine", message, "systemd-machine-id-setup")
 }
 
@@ -36,17 +39,17 @@ fn check_memory(scope: &DoctorScope) -> DoctorFinding {
         Some(mb) if mb < LOW_MEGABYTES => DoctorFinding::warn(
             "memory",
             format!("{mb} MB available"),
-            "a run may be ended by the kernel: make room",
+            "free memory: the kernel may kill a run",
         ),
         Some(mb) => DoctorFinding::ok("memory", format!("{mb} MB available")),
-        None => DoctorFinding::ok("memory", "the kernel does not tell"),
+        None => DoctorFinding::ok("memory", "unknown: the kernel does not report it"),
     }
 }
 
-/// What starts the agent.
+/// Checks the unit that starts the agent.
 pub(super) fn check_units(scope: &DoctorScope) -> Vec<DoctorFinding> {
     if !scope.system.join("run/systemd/system").is_dir() {
-        let message = "not running here: start `zagent run` by whatever starts programs on this host";
+        let message = "systemd is not running: start `zagent run` with the service manager of this host";
         return vec![DoctorFinding::ok("systemd", message)];
     }
     let [one, two, three] = UNITS;
@@ -57,12 +60,12 @@ pub(super) fn check_units(scope: &DoctorScope) -> Vec<DoctorFinding> {
     match said {
         Some(text) => vec![judge_units(&text)],
         None => {
-            vec![DoctorFinding::warn("systemd", "systemctl does not answer", "look at `systemctl status`")]
+            vec![DoctorFinding::warn("systemd", "systemctl does not answer", "check `systemctl status`")]
         }
     }
 }
 
-/// Blocks of `key=value`, one a unit.
+/// Evaluates blocks of `key=value`, one per unit.
 fn judge_units(text: &str) -> DoctorFinding {
     let mut units: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for block in text.split("\n\n") {
@@ -86,7 +89,7 @@ fn judge_units(text: &str) -> DoctorFinding {
             )
         }
         [] if UNITS.into_iter().any(active) => {
-            let message = "the agent runs, and nothing starts it after a reboot";
+            let message = "the agent is running, but nothing starts it after a reboot";
             DoctorFinding::warn("systemd", message, format!("systemctl enable {DAEMON} {others}"))
         }
         [] => {
@@ -94,7 +97,7 @@ fn judge_units(text: &str) -> DoctorFinding {
             DoctorFinding::warn("systemd", message, format!("systemctl enable --now {DAEMON} {others}"))
         }
         [first, .., last] => {
-            let message = format!("{first} and {last} are both enabled, and each stops the other");
+            let message = format!("{first} and {last} are both enabled, but each stops the other");
             DoctorFinding::fail(
                 "systemd",
                 message,
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_units_is_wanted() {
+    fn exactly_one_unit_should_be_enabled() {
         let (on, off) = (("enabled", "active"), ("disabled", "inactive"));
         assert_eq!(told(on, off).verdict, DoctorStatus::Ok);
         assert_eq!(told(off, on).verdict, DoctorStatus::Ok);
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_without_an_id_is_told() {
+    fn a_missing_machine_id_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let scope =
             DoctorScope { offline: true, now: jiff::Timestamp::UNIX_EPOCH, system: dir.path().into() };
@@ -143,7 +146,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("etc")).unwrap();
         std::fs::write(dir.path().join("etc/machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
         assert_eq!(check_machine_id(&scope), DoctorFinding::ok("machine", "id 01234567…"));
-        assert!(check_units(&scope)[0].message.contains("not running here"));
+        assert!(check_units(&scope)[0].message.contains("systemd is not running"));
         std::fs::create_dir(dir.path().join("proc")).unwrap();
         std::fs::write(dir.path().join("proc/meminfo"), "MemAvailable:   20480 kB\n").unwrap();
         assert_eq!(check_memory(&scope).verdict, DoctorStatus::Warn);

@@ -1,4 +1,4 @@
-//! What the agent left behind: the current generation, the last run, and who holds the lock.
+//! Local state of the agent: the current generation, the last run, and the holder of the lock.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -19,22 +19,24 @@ pub(super) fn check_local_state(settings: &Settings, scope: &DoctorScope) -> Vec
 
 fn check_generation(settings: &Settings) -> DoctorFinding {
     let paths = settings.paths();
-    // Opening a cache makes its directories, and a look changes nothing.
+    // Opening a cache creates its directories, and a check changes nothing.
     if !paths.generations().is_dir() {
-        return DoctorFinding::ok("states", "nothing was fetched yet");
+        return DoctorFinding::ok("states", "nothing fetched yet");
     }
     let current = Cache::open(&paths, &settings.source).and_then(|cache| cache.current());
     match current {
-        Ok(None) => DoctorFinding::ok("states", "nothing was published yet"),
+        Ok(None) => DoctorFinding::ok("states", "nothing published yet"),
         Ok(Some(generation)) => match generation.check(CheckDepth::Full) {
             Ok(()) => {
                 let record = generation.record();
                 let what = format!("{} of {} verifies", short_revision(&record.revision), record.source);
                 DoctorFinding::ok("states", what)
             }
-            Err(e) => DoctorFinding::fail("states", error_chain(&e), "`zagent source sync` stages it again"),
+            Err(e) => {
+                DoctorFinding::fail("states", error_chain(&e), "fetch it again with `zagent source sync`")
+            }
         },
-        Err(e) => DoctorFinding::fail("states", error_chain(&e), "`zagent source sync` puts it right"),
+        Err(e) => DoctorFinding::fail("states", error_chain(&e), "fix it with `zagent source sync`"),
     }
 }
 
@@ -45,23 +47,25 @@ fn short_revision(revision: &str) -> &str {
 fn check_last_run(settings: &Settings, scope: &DoctorScope) -> DoctorFinding {
     let history = History::new(&settings.paths(), settings.run.keep);
     match history.last(scope.now) {
-        Ok(None) => DoctorFinding::ok("runs", "there was none yet"),
+        Ok(None) => DoctorFinding::ok("runs", "no runs yet"),
         Ok(Some(head)) => {
             let when = head.start().strftime("%Y-%m-%d %H:%M UTC").to_string();
             if head.success {
                 return DoctorFinding::ok(
                     "runs",
-                    format!("the last one, {}, began {when} and succeeded", head.run),
+                    format!("the last run, {}, started {when} and succeeded", head.run),
                 );
             }
-            let message = format!("the last one, {}, began {when} and failed", head.run);
+            let message = format!("the last run, {}, started {when} and failed", head.run);
             DoctorFinding::warn("runs", message, format!("zagent history {}", head.run))
         }
-        Err(e) => DoctorFinding::warn("runs", error_chain(&e), "the history may be deleted: it is made anew"),
+        Err(e) => {
+            DoctorFinding::warn("runs", error_chain(&e), "delete the history: the next run creates a new one")
+        }
     }
 }
 
-/// Who holds the lock of runs, by the kernel's own table: taking it to see would stop a run from starting.
+/// Holder of the run lock, from the kernel's table: taking the lock to find out would block a run.
 fn check_lock_holder(lock: &Path, system: &Path) -> Option<DoctorFinding> {
     let meta = lock.metadata().ok()?;
     let device = meta.dev();
@@ -84,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_is_read_from_the_table_of_locks() {
+    fn the_lock_holder_is_read_from_the_kernel_table() {
         let table = "1: FLOCK  ADVISORY  WRITE 812 08:01:1234 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 9 08:01:1234 0 EOF\n";
         assert_eq!(lock_holder_pid(table, "08:01:1234"), Some("812"));
         assert_eq!(lock_holder_pid(table, "08:01:1235"), None);

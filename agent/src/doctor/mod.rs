@@ -1,7 +1,7 @@
-//! Settings in, what is wrong with this host as a home of the agent out: one finding a check, each with a way out.
+//! Settings in, problems of this host out: one finding per check, each with a hint.
 //!
-//! Law: nothing is changed, everything has a deadline, and what is slow is asked side by side; the order of the findings is
-//! always the same.
+//! Law: checks change nothing, every check has a deadline, slow checks run in parallel, and the order of the
+//! findings is fixed.
 
 mod clock;
 mod files;
@@ -16,31 +16,31 @@ use std::time::Duration;
 use jiff::Timestamp;
 use zagent_config::settings::Settings;
 
-/// How long one question to the network or to a program may take.
+/// Timeout of one network request or program.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DoctorStatus {
-    /// As it should be.
+    /// As expected.
     Ok,
-    /// It works, and somebody should look.
+    /// It works, but needs attention.
     Warn,
     /// It does not work.
     Fail,
 }
 
-/// What a check found.
+/// Finding of one check.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct DoctorFinding {
-    /// What was looked at, in a word.
+    /// Name of the check.
     pub check: String,
-    /// How it is.
+    /// Result.
     pub verdict: DoctorStatus,
-    /// In words.
+    /// Message.
     pub message: String,
-    /// A way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -49,36 +49,36 @@ impl DoctorFinding {
         Self { check: check.to_owned(), verdict, message: message.into(), hint }
     }
 
-    /// All is well.
+    /// A check that passed.
     pub fn ok(check: &str, message: impl Into<String>) -> Self {
         Self::new(check, DoctorStatus::Ok, message, None)
     }
 
-    /// Somebody should look.
+    /// A check that needs attention.
     pub fn warn(check: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(check, DoctorStatus::Warn, message, Some(hint.into()))
     }
 
-    /// It does not work.
+    /// A check that failed.
     pub fn fail(check: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(check, DoctorStatus::Fail, message, Some(hint.into()))
     }
 }
 
-/// What a look may use.
+/// What the checks may use.
 #[derive(Clone, Debug)]
 pub struct DoctorScope {
-    /// Asks nobody over the network.
+    /// Skips network checks.
     pub offline: bool,
-    /// What time it is here.
+    /// Current time on this host.
     pub now: Timestamp,
-    /// Where the host's own files are: `/`.
+    /// Root of the host's files: `/`.
     pub system: PathBuf,
 }
 
 type DoctorCheck<'s> = Box<dyn FnOnce() -> Vec<DoctorFinding> + Send + 's>;
 
-/// Looks at everything.
+/// Runs all checks.
 #[must_use]
 pub fn run_checks(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
     let mut checks: Vec<DoctorCheck<'_>> = vec![
@@ -98,13 +98,8 @@ pub fn run_checks(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding
     checks.push(Box::new(|| local_state::check_local_state(settings, scope)));
     std::thread::scope(|scope| {
         let running: Vec<_> = checks.into_iter().map(|check| scope.spawn(check)).collect();
-        let broken = || {
-            vec![DoctorFinding::fail(
-                "doctor",
-                "a check broke off",
-                "this is a fault of zagent: please report it",
-            )]
-        };
+        let broken =
+            || vec![DoctorFinding::fail("doctor", "a check crashed", "report it: this is a bug in zagent")];
         running.into_iter().flat_map(|one| one.join().unwrap_or_else(|_| broken())).collect()
     })
 }
@@ -120,7 +115,7 @@ pub fn to_json(findings: &[DoctorFinding]) -> serde_json::Value {
     })
 }
 
-/// What a program says, when it is there and ends well in time.
+/// Output of a program, when it exists and succeeds in time.
 fn program_output(program: &str, args: &[&str]) -> Option<String> {
     let mut command = zagent_host::exec::ExecCommand::new(program).args(args.iter().copied());
     command.timeout = Some(CHECK_TIMEOUT);

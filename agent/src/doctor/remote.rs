@@ -1,4 +1,4 @@
-//! One remote: whether the files it needs are there, and whether it answers with the branch.
+//! One remote: whether the files it needs exist, and whether it answers with the branch.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -15,12 +15,12 @@ pub(super) fn check_no_remote(settings: &Settings) -> DoctorFinding {
     if settings.baked.is_dir() {
         return DoctorFinding::ok(
             "source",
-            format!("no remote is set: states come from {}", settings.baked.display()),
+            format!("no remote is configured: states come from {}", settings.baked.display()),
         );
     }
     DoctorFinding::warn(
         "source",
-        "no remote is set",
+        "no remote is configured",
         "set `source.remotes: [{url: …}]` in /etc/zagent/zagent.yaml",
     )
 }
@@ -39,9 +39,9 @@ pub(super) fn check_remote(
     match RemoteClient::new(remote, source) {
         Err(e) => findings.push(source_failure(&e, None)),
         Ok(client) if scope.offline => {
-            findings.push(DoctorFinding::ok("source", format!("{}: not asked (--offline)", client.url())));
+            findings.push(DoctorFinding::ok("source", format!("{}: not checked (--offline)", client.url())));
         }
-        // What is missing here is the cause of whatever the remote would say.
+        // A missing file explains whatever the remote would answer.
         Ok(_) if findings.iter().any(|f| f.verdict == DoctorStatus::Fail) => {}
         Ok(mut client) => findings.push(check_poll(&mut client, remote)),
     }
@@ -50,14 +50,16 @@ pub(super) fn check_remote(
 
 fn check_directory(dir: &Path) -> DoctorFinding {
     match std::fs::read_dir(dir) {
-        Ok(_) => DoctorFinding::ok("source", format!("{} is a directory, and is watched", dir.display())),
-        Err(e) => {
-            DoctorFinding::fail("source", format!("{}: {e}", dir.display()), "make it, or name another one")
-        }
+        Ok(_) => DoctorFinding::ok("source", format!("{} is a directory and is watched", dir.display())),
+        Err(e) => DoctorFinding::fail(
+            "source",
+            format!("{}: {e}", dir.display()),
+            "create it, or set another directory",
+        ),
     }
 }
 
-/// Files and programs that this remote cannot do without.
+/// Files and programs that this remote requires.
 fn check_requirements(remote: &RemoteSettings) -> Vec<DoctorFinding> {
     let secret = remote
         .token_file
@@ -75,7 +77,7 @@ fn check_requirements(remote: &RemoteSettings) -> Vec<DoctorFinding> {
     let is_file = url.starts_with("file://") || url.starts_with('/');
     let mut need = |program: &str, what: &str| {
         if !has_program(program) {
-            let message = format!("there is no `{program}`, and {what} needs it");
+            let message = format!("`{program}` is not installed, but {what} needs it");
             findings.push(DoctorFinding::fail("source", message, format!("install {program}")));
         }
     };
@@ -88,8 +90,8 @@ fn check_requirements(remote: &RemoteSettings) -> Vec<DoctorFinding> {
         need("ssh", "a remote over ssh");
     }
     if url.starts_with("http://") {
-        let message = "http:// is not encrypted: anybody on the way reads along";
-        let hint = "use https://, and `trust.require: commit` so that nobody can change it either";
+        let message = "http:// is not encrypted: others on the network can read the states";
+        let hint = "use https://, and set `trust.require: commit` so that others cannot modify them either";
         findings.push(DoctorFinding::warn("source", message, hint));
     }
     findings
@@ -115,55 +117,57 @@ fn check_poll(client: &mut RemoteClient, remote: &RemoteSettings) -> DoctorFindi
     }
 }
 
-/// What a remote failed with, and a way out by its kind.
+/// Error of a remote, with a hint by its kind.
 fn source_failure(error: &SourceError, closer: Option<String>) -> DoctorFinding {
     let hint = match error.kind {
         SourceErrorKind::Unreachable | SourceErrorKind::Timeout => {
-            "look at the network, the proxy and the firewall between here and there"
+            "check the network, the proxy and the firewall between this host and the remote"
         }
         SourceErrorKind::Denied => {
-            "look at `token_file`, `credential_helper` or `key`, and at what they may read"
+            "check `token_file`, `credential_helper` or `key`, and their read access to the repository"
         }
         SourceErrorKind::HostKey => {
-            "add the host's key to `known_hosts` after you have compared it: ssh-keyscan HOST"
+            "get the host key with `ssh-keyscan HOST`, compare it, and add it to `known_hosts`"
         }
-        SourceErrorKind::Tls => "name the certificates of your own authority in `ca`, and look at the clock",
-        SourceErrorKind::NoRepository => "look at the url, and whether these credentials may see it",
+        SourceErrorKind::Tls => "set `ca` to the certificates of your own authority, and check the clock",
+        SourceErrorKind::NoRepository => "check the URL, and whether these credentials can read it",
         SourceErrorKind::NoBranch => "push the branch, or set `branch`",
-        SourceErrorKind::Protocol => "is it a Git repository? Try `git ls-remote` with the same url",
-        SourceErrorKind::TooLarge => "`source.max_pack` says how much is taken",
-        SourceErrorKind::Local => "look at the settings of this remote",
+        SourceErrorKind::Protocol => {
+            "check that it is a Git repository: run `git ls-remote` with the same URL"
+        }
+        SourceErrorKind::TooLarge => "raise the limit in `source.max_pack`",
+        SourceErrorKind::Local => "check the settings of this remote",
     };
     let message =
         closer.map_or_else(|| error.message.clone(), |closer| format!("{}; {closer}", error.message));
     DoctorFinding::fail("source", message, hint)
 }
 
-/// Which step towards a remote failed: its name, or the connection.
+/// Which step of the connection failed: name resolution, or the connection itself.
 fn diagnose_connection(error: &SourceError, url: &str) -> Option<String> {
     if !matches!(error.kind, SourceErrorKind::Unreachable | SourceErrorKind::Timeout) {
         return None;
     }
     let (host, port) = endpoint(url)?;
     let found = match resolve_host(&host, port) {
-        None => return Some(format!("the name {host} was not answered for by DNS in time")),
+        None => return Some(format!("DNS did not answer for {host} in time")),
         Some(Err(e)) => return Some(format!("the name {host} does not resolve: {e}")),
         Some(Ok(found)) => found,
     };
     let open = |a: &&SocketAddr| TcpStream::connect_timeout(a, Duration::from_secs(3)).is_ok();
     match found.iter().take(4).find(open) {
         Some(address) => Some(format!("{address} accepts connections")),
-        None => Some(format!("{host} resolves, and nothing accepts connections at port {port}")),
+        None => Some(format!("{host} resolves, but nothing accepts connections on port {port}")),
     }
 }
 
-/// The system's resolver knows no deadline of ours, so it is left behind when it takes too long.
+/// The system resolver has no deadline, so the thread is abandoned when it takes too long.
 fn resolve_host(host: &str, port: u16) -> Option<std::io::Result<Vec<SocketAddr>>> {
     let (tell, hear) = mpsc::channel();
     let name = host.to_owned();
     std::thread::spawn(move || {
         let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Nobody listens any more when it took too long.
+        // The receiver is gone when it took too long.
         let _ = tell.send(found);
     });
     hear.recv_timeout(CHECK_TIMEOUT).ok()
@@ -198,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_read_from_urls() {
+    fn endpoints_are_parsed_from_urls() {
         for (url, want) in [
             ("https://bot:s3cret@git.example.org/x.git", Some(("git.example.org", 443))),
             ("http://[::1]:8080/x", Some(("::1", 8080))),

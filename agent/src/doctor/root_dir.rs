@@ -1,4 +1,4 @@
-//! The agent's own directory: whose it is, who can look into it, and how much room is left.
+//! The agent's root directory: its owner, its mode, and its free space.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -7,11 +7,11 @@ use zagent_config::settings::{Settings, format_size};
 
 use super::DoctorFinding;
 
-/// Room without which nothing can be staged.
+/// Free space below which nothing can be staged.
 const FAIL_BELOW_BYTES: u64 = 32 << 20;
-/// Room below which somebody should look.
+/// Free space below which to warn.
 const WARN_BELOW_BYTES: u64 = 256 << 20;
-/// The same for entries of the file system.
+/// Same for inodes.
 const WARN_BELOW_INODES: u64 = 2_000;
 
 pub(super) fn check_root(settings: &Settings) -> Vec<DoctorFinding> {
@@ -23,13 +23,16 @@ fn check_directory(root: &Path) -> DoctorFinding {
     let meta = match root.metadata() {
         Ok(meta) => meta,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return DoctorFinding::ok("root", format!("{shown} is not there yet: the first run makes it"));
+            return DoctorFinding::ok(
+                "root",
+                format!("{shown} does not exist yet: the first run creates it"),
+            );
         }
         Err(e) => {
             return DoctorFinding::fail(
                 "root",
                 format!("{shown}: {e}"),
-                "run `zagent doctor` as the user of the agent",
+                "run `zagent doctor` as the agent's user",
             );
         }
     };
@@ -43,11 +46,11 @@ fn check_directory(root: &Path) -> DoctorFinding {
         );
     }
     if owner != user {
-        let message = format!("{shown} belongs to user {owner}, and this is user {user}");
+        let message = format!("{shown} belongs to user {owner}, but zagent runs as user {user}");
         return DoctorFinding::fail("root", message, format!("run as that user, or `chown {user} {shown}`"));
     }
     if mode & 0o077 != 0 {
-        let message = format!("{shown} has mode {mode:04o}: others can look at secrets of the states");
+        let message = format!("{shown} has mode {mode:04o}: others can read secrets of the states");
         return DoctorFinding::fail("root", message, format!("chmod 0700 {shown}"));
     }
     DoctorFinding::ok("root", format!("{shown}, mode {mode:04o}"))
@@ -58,27 +61,23 @@ fn check_disk_space(root: &Path) -> DoctorFinding {
     let stat = match rustix::fs::statvfs(there) {
         Ok(stat) => stat,
         Err(e) => {
-            return DoctorFinding::warn(
-                "disk",
-                format!("{}: {e}", there.display()),
-                "look at the file system",
-            );
+            return DoctorFinding::warn("disk", format!("{}: {e}", there.display()), "check the file system");
         }
     };
     let bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
-    // Some file systems have no table of inodes, and say zero of zero.
+    // Some file systems have no inode table and report zero of zero.
     let inodes = (stat.f_files > 0).then_some(stat.f_favail);
     judge_disk_space(&there.display().to_string(), bytes, inodes)
 }
 
 fn judge_disk_space(shown: &str, bytes: u64, inodes: Option<u64>) -> DoctorFinding {
-    // In numbers that somebody can take in.
+    // In readable numbers.
     let unit = if bytes >> 30 >= 10 { 30 } else { 20 };
     let free = format_size(bytes >> unit << unit);
     let left = inodes.map(|n| format!(", {n} inodes")).unwrap_or_default();
     let message = format!("{shown}: {free} free{left}");
-    let hint =
-        "make room; `zagent cache gc` drops old generations, `source.keep` and `run.keep` say how many stay";
+    let hint = "free disk space: remove old generations with `zagent cache gc`, or lower `source.keep` and \
+                `run.keep`";
     match (bytes, inodes) {
         (0..FAIL_BELOW_BYTES, _) | (_, Some(0..100)) => DoctorFinding::fail("disk", message, hint),
         (0..WARN_BELOW_BYTES, _) | (_, Some(0..WARN_BELOW_INODES)) => {
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_others_can_read_is_a_failure() {
+    fn a_root_that_others_can_read_is_a_failure() {
         let dir = tempfile::tempdir().unwrap();
         let mode =
             |bits| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(bits)).unwrap();
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_judged_by_bytes_and_by_inodes() {
+    fn free_space_is_checked_in_bytes_and_inodes() {
         let verdict = |bytes, inodes| judge_disk_space("/", bytes, inodes).verdict;
         assert_eq!(verdict(1 << 30, Some(100_000)), DoctorStatus::Ok);
         assert_eq!(verdict(1 << 30, None), DoctorStatus::Ok);

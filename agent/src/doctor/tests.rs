@@ -26,7 +26,7 @@ fn of<'f>(findings: &'f [DoctorFinding], check: &str) -> Vec<&'f DoctorFinding> 
 }
 
 #[test]
-fn nothing_configured_has_nothing_that_fails() {
+fn without_configuration_no_check_fails() {
     let dir = tempfile::tempdir().unwrap();
     let found = run_checks(&settings(dir.path(), ""), &scope(dir.path(), true));
     assert!(found.iter().all(|f| f.verdict != DoctorStatus::Fail), "{found:#?}");
@@ -35,7 +35,7 @@ fn nothing_configured_has_nothing_that_fails() {
 }
 
 #[test]
-fn a_repository_that_answers_is_fine_and_a_branch_that_is_not_there_is_told() {
+fn a_reachable_repository_passes_and_a_missing_branch_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut repository = ScratchRepo::new();
     repository.commit(&[("states/top.sls", EntryKind::Blob, "base: {}\n")]);
@@ -52,9 +52,9 @@ fn a_repository_that_answers_is_fine_and_a_branch_that_is_not_there_is_told() {
 }
 
 #[test]
-fn a_remote_that_is_gone_is_told_with_the_step_that_failed() {
+fn an_unreachable_remote_is_reported_with_the_failed_step() {
     let dir = tempfile::tempdir().unwrap();
-    // Bound and closed again: nobody listens there.
+    // Bound and closed again: nothing listens there.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let yaml = format!("source: {{remotes: [{{url: 'http://u:hunter2@127.0.0.1:{port}/x.git'}}]}}\n");
     let found = run_checks(&settings(dir.path(), &yaml), &scope(dir.path(), false));

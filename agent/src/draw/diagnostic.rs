@@ -1,6 +1,7 @@
-//! Faults in, the text that a human mends them by out: message, place, line with a caret, the way it was reached, help.
+//! Diagnostics in, text to fix them by out: message, position, source line with a caret, include path, help.
 //!
-//! Law: every fault of a stage is drawn, in the order it was found; what stands in a file cannot steer the terminal.
+//! Law: every diagnostic of a stage is drawn, in the order it was found; text from a file cannot control the
+//! terminal.
 
 use std::fmt::Write;
 
@@ -9,20 +10,20 @@ use zagent_config::{Diagnostic, Excerpt};
 use crate::output::{Paint, pluralize};
 use zagent_config::sanitize;
 
-/// How much of a long line is shown.
+/// Maximum number of characters shown of a long line.
 const MAX_LINE_CHARS: usize = 140;
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// It stops.
+    /// Stops the command.
     Error,
-    /// It goes on.
+    /// Stops nothing.
     Warning,
 }
 
 impl Severity {
-    /// Its word.
+    /// The printed word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -32,7 +33,7 @@ impl Severity {
     }
 }
 
-/// Draws one fault.
+/// Draws one diagnostic.
 #[must_use]
 pub fn render_diagnostic(fault: &Diagnostic, severity: Severity, paint: Paint) -> String {
     let mut out = String::new();
@@ -60,12 +61,12 @@ pub fn render_diagnostic(fault: &Diagnostic, severity: Severity, paint: Paint) -
     out
 }
 
-/// The width of the line numbers.
+/// Width of the line numbers.
 fn gutter_width(fault: &Diagnostic) -> usize {
     fault.excerpts.iter().map(|e| e.line.to_string().len()).max().unwrap_or(1).max(2)
 }
 
-/// Later lines of a text stand under its first.
+/// Aligns further lines of a text under its first line.
 fn indent_lines(text: &str, gutter: usize) -> String {
     sanitize(text).replace('\n', &format!("\n{:width$}", "", width = gutter + 9))
 }
@@ -90,7 +91,7 @@ fn write_excerpt(out: &mut String, excerpt: &Excerpt, gutter: usize, again: bool
     }
 }
 
-/// The part of a line around a column, made harmless, and how far the caret stands from its start.
+/// The part of a line around a column, sanitised, and the offset of the caret.
 fn excerpt_window(text: &str, column: u32) -> (String, Option<usize>) {
     let text = text.trim_end();
     let at = (column as usize).checked_sub(1);
@@ -109,7 +110,7 @@ fn excerpt_window(text: &str, column: u32) -> (String, Option<usize>) {
     (format!("{lead}{}{tail}", piece(from, to)), caret)
 }
 
-/// The last line under all faults: how many there are, and where more is told.
+/// The last line: number of errors and warnings, and how to get an explanation.
 #[must_use]
 pub fn fault_summary(errors: &[&Diagnostic], warnings: usize, paint: Paint) -> String {
     let mut text = format!("{}: {}", paint.red("error"), pluralize(errors.len(), "fault"));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_only_when_wanted() {
+    fn colours_only_when_enabled() {
         assert!(!render_diagnostic(&sample(), Severity::Error, Paint::default()).contains('\x1b'));
         assert!(render_diagnostic(&sample(), Severity::Error, Paint::new(true)).contains("\x1b[1;31m"));
     }

@@ -1,4 +1,4 @@
-//! Faults and graphs in, pictures out.
+//! Diagnostics and graphs in, drawings out.
 
 pub mod diagnostic;
 pub mod graph;

@@ -1,4 +1,5 @@
-//! A new directory in, a Git repository with a first commit out, as far as Git is here and knows who commits.
+//! New directory in, Git repository with a first commit out, when Git is installed and an author is
+//! configured.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,25 +7,25 @@ use std::time::Duration;
 
 use zagent_host::exec::{ExecCommand, ExitOutcome, find_program, run};
 
-/// What one call of Git may take; a hook or a pass phrase that is asked for must not hold us.
+/// Timeout of one Git command; a hook or a passphrase prompt must not block zagent.
 const GIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What became of Git.
+/// Result of the Git setup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GitSetup {
-    /// Nothing was done.
+    /// Not changed.
     Untouched,
-    /// There is no Git here.
+    /// Git is not installed.
     NoGit,
-    /// The directory stands inside a repository already.
+    /// The directory is already inside a repository.
     InsideRepository,
-    /// A repository was made; the files are not committed, and why.
+    /// Repository created, files not committed, with the reason.
     Uncommitted(String),
-    /// A repository was made, and the files are its first commit.
+    /// Repository created, files committed.
     Committed,
 }
 
-/// Makes a repository around files that were just written.
+/// Creates a repository around newly written files.
 pub(super) fn setup_git(dir: &Path, written: &[String]) -> GitSetup {
     if find_program(OsStr::new("git"), std::env::var_os("PATH").as_deref()).is_err() {
         return GitSetup::NoGit;
@@ -37,7 +38,7 @@ pub(super) fn setup_git(dir: &Path, written: &[String]) -> GitSetup {
     if !inside && let Err(why) = run_git(dir, &["init", "--quiet", "--initial-branch=main"]) {
         return GitSetup::Uncommitted(why);
     }
-    // Commits of others are not ours to add to.
+    // Do not add to commits of others.
     if !is_new {
         return GitSetup::InsideRepository;
     }
@@ -49,7 +50,7 @@ pub(super) fn setup_git(dir: &Path, written: &[String]) -> GitSetup {
 
 fn commit(dir: &Path, written: &[String]) -> Result<(), String> {
     for key in ["user.name", "user.email"] {
-        run_git(dir, &["config", "--get", key]).map_err(|_| format!("Git does not know your {key}"))?;
+        run_git(dir, &["config", "--get", key]).map_err(|_| format!("Git has no {key} configured"))?;
     }
     let mut add = vec!["add", "--"];
     add.extend(written.iter().map(String::as_str));
@@ -62,7 +63,7 @@ fn run_git(dir: &Path, args: &[&str]) -> Result<(), String> {
     command.cwd = Some(dir.to_owned());
     command.timeout = Some(GIT_TIMEOUT);
     command.env = vec![("GIT_TERMINAL_PROMPT".into(), "0".into()), ("GIT_EDITOR".into(), "true".into())];
-    // A hook that runs us has said where its repository is; ours is another one.
+    // A hook that runs zagent sets its own repository in the environment; ours is another one.
     command.unset = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"].map(Into::into).into();
     let outcome = run(&command).map_err(|e| zagent_config::error_chain(&e))?;
     if outcome.success() { Ok(()) } else { Err(first_error_line(&outcome)) }
@@ -70,7 +71,7 @@ fn run_git(dir: &Path, args: &[&str]) -> Result<(), String> {
 
 fn first_error_line(outcome: &ExitOutcome) -> String {
     let text = String::from_utf8_lossy(&outcome.stderr);
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("git failed and said nothing");
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("git failed without a message");
     line.trim().to_owned()
 }
 
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_is_made_once_and_never_inside_another() {
+    fn a_repository_is_created_once_and_never_inside_another() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "a").unwrap();
         let first = setup_git(dir.path(), &["a".to_owned()]);

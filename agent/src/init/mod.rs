@@ -1,6 +1,6 @@
-//! A directory in, a states repository that works at once out; or a Salt tree in, what of it will work out.
+//! Directory in, working states repository out; or Salt tree in, report of what works out.
 //!
-//! Law: a file that is there is never written to.
+//! Law: an existing file is never written to.
 
 mod git;
 pub mod salt;
@@ -14,33 +14,33 @@ use std::path::{Path, PathBuf};
 pub use git::GitSetup;
 use starter_files::{BASE_FILES, EXAMPLE_FILES, StarterFile};
 
-/// What became of a new repository.
+/// Result of a new repository.
 #[derive(Debug)]
 pub struct InitResult {
-    /// Files that were written, from the root of the repository.
+    /// Files written, relative to the repository root.
     pub written: Vec<String>,
-    /// Files that were there already.
+    /// Files that already existed.
     pub kept: Vec<String>,
-    /// What became of Git.
+    /// Result of the Git setup.
     pub git: GitSetup,
 }
 
-/// Why there is no repository.
+/// Why the repository cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
-    /// The directory holds something.
+    /// The directory is not empty.
     #[error("`{}` is not empty: it holds `{found}`", dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// One of the things in it.
+        /// One of its entries.
         found: String,
     },
-    /// The path is taken by something else.
+    /// The path is not a directory.
     #[error("`{}` is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// The target of a copy stands inside what is copied.
-    #[error("`{}` stands inside the tree `{}`", target.display(), root.display())]
+    /// The target of a copy is inside the source.
+    #[error("`{}` is inside the tree `{}`", target.display(), root.display())]
     Inside {
         /// The target.
         target: PathBuf,
@@ -50,11 +50,11 @@ pub enum InitError {
     /// A file cannot be written or read.
     #[error("cannot {what} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -67,10 +67,10 @@ impl InitError {
     }
 }
 
-/// Makes a repository in a directory that is empty or not there; with `force` also beside what is there.
+/// Creates a repository in an empty or missing directory; with `force`, also in a directory with files.
 ///
 /// # Errors
-/// Fails when the directory holds something, and when a file cannot be written.
+/// Fails when the directory is not empty, and when a file cannot be written.
 pub fn init_repository(dir: &Path, force: bool) -> Result<InitResult, InitError> {
     require_empty(dir, force)?;
     let mut result = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
@@ -81,7 +81,7 @@ pub fn init_repository(dir: &Path, force: bool) -> Result<InitResult, InitError>
     Ok(result)
 }
 
-/// A repository that was just made with `git init` or cloned empty is as good as an empty directory.
+/// A repository fresh from `git init`, or cloned empty, counts as an empty directory.
 fn require_empty(dir: &Path, force: bool) -> Result<(), InitError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -106,7 +106,7 @@ fn require_empty(dir: &Path, force: bool) -> Result<(), InitError> {
 fn write_starter(dir: &Path, file: &StarterFile, result: &mut InitResult) -> Result<(), InitError> {
     let path = dir.join(file.path);
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(InitError::io("make the directory", parent))?;
+        fs::create_dir_all(parent).map_err(InitError::io("create the directory", parent))?;
     }
     let mut options = fs::OpenOptions::new();
     match options.write(true).create_new(true).mode(file.mode).open(&path) {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_never_written_to() {
+    fn existing_files_are_never_written_to() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("README.md"), "mine").unwrap();
         let refused = init_repository(dir.path(), false).unwrap_err();
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(result.kept, ["README.md"]);
         assert_eq!(fs::read_to_string(dir.path().join("README.md")).unwrap(), "mine");
         assert!(result.written.contains(&"states/top.sls".to_owned()));
-        // A link to elsewhere is there, too.
+        // A link to elsewhere counts as existing.
         let other = tempfile::tempdir().unwrap();
         let aim = other.path().join("aim");
         std::os::unix::fs::symlink(&aim, other.path().join("ci.sh")).unwrap();

@@ -1,4 +1,4 @@
-//! The files of a new states repository, inside the binary.
+//! Files of a new states repository, built into the binary.
 
 /// A file of a new repository.
 pub(super) struct StarterFile {
@@ -16,11 +16,11 @@ macro_rules! starter {
     };
 }
 
-/// What a repository needs whatever its states are.
+/// Files that every repository needs.
 pub(super) const BASE_FILES: &[StarterFile] =
     &[starter!(".gitignore", "gitignore", 0o644), starter!("README.md"), starter!("ci.sh", "ci.sh", 0o755)];
 
-/// States, pillar and a host to begin with.
+/// Sample states, pillar and host.
 pub(super) const EXAMPLE_FILES: &[StarterFile] = &[
     starter!("states/top.sls"),
     starter!("states/motd/init.sls"),

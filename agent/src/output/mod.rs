@@ -1,6 +1,6 @@
-//! Results in, bytes out: stdout is data, stderr is talk.
+//! Results in, bytes out: results on stdout, messages on stderr.
 //!
-//! Law: nothing else in the program writes to the terminal, and what is written cannot steer it.
+//! Law: nothing else in the program writes to the terminal, and printed text cannot control the terminal.
 
 mod paint;
 mod progress;
@@ -19,10 +19,10 @@ pub use zagent_host::timezone::local_zone;
 use zagent_compiler::yaml::{DumpStyle, FlowStyle, dump};
 use zagent_config::Value;
 
-/// How data is printed.
+/// Output format of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OutputFormat {
-    /// For people
+    /// Human-readable
     #[default]
     Text,
     /// One JSON document
@@ -31,19 +31,19 @@ pub enum OutputFormat {
     Yaml,
 }
 
-/// How the report of a run is printed.
+/// Output format of a run report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReportFormat {
-    /// For people: changes, failures and a summary
+    /// Human-readable: changes, failures and a summary
     #[default]
     Text,
     /// One JSON document
     Json,
     /// One YAML document
     Yaml,
-    /// One line of JSON a state as soon as it is done, then one with the summary
+    /// One line of JSON per state as soon as it is done, then a summary line
     Ndjson,
-    /// As Salt prints it
+    /// Salt's layout
     Highstate,
 }
 
@@ -64,14 +64,14 @@ impl From<OutputFormat> for ReportFormat {
 #[must_use]
 pub fn json(value: &impl serde::Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| {
-        // Only a map with keys that are no strings can fail, and values write their keys as strings.
+        // Only a map with keys other than strings can fail, and values write their keys as strings.
         serde_json::json!({"success": false, "errors": [{"message": e.to_string()}]}).to_string()
     });
     text.push('\n');
     text
 }
 
-/// A value as block YAML, keys in the order they have.
+/// A value as block YAML, keys in their own order.
 #[must_use]
 pub fn yaml(value: &Value) -> String {
     let style = DumpStyle {

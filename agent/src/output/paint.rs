@@ -1,15 +1,15 @@
-//! Words in, words with colour out, when colour is wanted.
+//! Text in, coloured text out, when colour is enabled.
 
 use std::fmt::Display;
 
-/// Paints, or leaves as it is.
+/// Adds colour, or leaves the text as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Paint {
     on: bool,
 }
 
 impl Paint {
-    /// Paints when `on`.
+    /// Adds colour when `on`.
     #[must_use]
     pub const fn new(on: bool) -> Self {
         Self { on }
@@ -19,7 +19,7 @@ impl Paint {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// Faults.
+    /// Errors.
     #[must_use]
     pub fn red(self, text: impl Display) -> String {
         self.with("1;31", text)
@@ -31,7 +31,7 @@ impl Paint {
         self.with("33", text)
     }
 
-    /// What is fine, and what is added.
+    /// Success, and added lines.
     #[must_use]
     pub fn green(self, text: impl Display) -> String {
         self.with("32", text)
@@ -55,7 +55,7 @@ impl Paint {
         self.with("1", text)
     }
 
-    /// What is less important.
+    /// Less important text.
     #[must_use]
     pub fn dim(self, text: impl Display) -> String {
         self.with("2", text)

@@ -1,6 +1,7 @@
-//! What a run is doing in, a line on the terminal out, gone before the report comes.
+//! Run events in, a progress line on the terminal out; removed before the report.
 //!
-//! Law: without a terminal it costs nothing, and it never writes where data goes unless the data is what it writes.
+//! Law: without a terminal it costs nothing, and it writes to stdout only when the progress itself is the
+//! data.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -16,25 +17,25 @@ use super::report::state_line;
 use zagent_config::{SecretMask, sanitize};
 use zagent_run::{NoProgress, RunProgress, StateOutcome, StateStatus};
 
-/// A run that ends sooner shows no line at all.
+/// A run that ends sooner shows no line.
 const SHOW_AFTER: Duration = Duration::from_millis(250);
-/// How often the line is drawn anew.
+/// Redraw interval of the line.
 const TICK_INTERVAL: Duration = Duration::from_millis(120);
-/// How many running states are named.
+/// Maximum number of running states to name.
 const MAX_NAMED: usize = 3;
 
 /// How a run is watched.
 pub enum ProgressReporter<'u> {
-    /// By nobody.
+    /// Not at all.
     Silent(NoProgress),
-    /// By a line on the terminal.
+    /// As a line on the terminal.
     Bar(TerminalProgress),
-    /// By whoever reads one line of JSON a state.
+    /// As one line of JSON per state.
     Lines(NdjsonProgress<'u>),
 }
 
 impl ProgressReporter<'_> {
-    /// Whom the runner tells.
+    /// The receiver for the runner.
     #[must_use]
     pub fn progress(&self) -> &dyn RunProgress {
         match self {
@@ -65,17 +66,17 @@ impl RunProgress for NdjsonProgress<'_> {
     fn finished(&self, outcome: &StateOutcome) {
         let line = state_line(outcome, &self.mask, &self.zone);
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        // A reader that went away is no fault of ours.
+        // A closed pipe is not an error.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     }
 }
 
-/// A line on the terminal: how far, how long, and which states are running. Gone when dropped.
+/// A line on the terminal: progress, elapsed time and running states. Removed when dropped.
 pub struct TerminalProgress {
     bar: ProgressBar,
     mask: SecretMask,
     running: Mutex<RunningStates>,
-    /// Dropped to tell the thread that shows the line that the run is over.
+    /// Dropped to tell the display thread that the run is over.
     end: Option<Sender<()>>,
     draw_thread: Option<JoinHandle<()>>,
 }
@@ -87,7 +88,7 @@ struct RunningStates {
 }
 
 impl TerminalProgress {
-    /// A line for so many states, on stderr.
+    /// A line for this number of states, on stderr.
     #[must_use]
     pub fn new(total: usize, mask: SecretMask) -> Self {
         Self::with_target(ProgressDrawTarget::stderr(), total, mask)
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_names_what_runs_and_is_gone_at_the_end() {
+    fn a_bar_names_running_states_and_is_removed_at_the_end() {
         let report = samples::failed();
         let bar = TerminalProgress::with_target(
             ProgressDrawTarget::hidden(),

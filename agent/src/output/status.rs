@@ -1,7 +1,7 @@
-//! A status and the time in, ten lines for whoever was woken up out.
+//! Status and time in, ten lines for the on-call engineer out.
 //!
-//! Law: the same ten answers in the same order, whatever the node looks like, and an eleventh for a node that a rollout
-//! speaks of; a line that needs a look is not green.
+//! Law: the same ten lines in the same order for every node, plus an eleventh for a node in a rollout; a line
+//! that needs attention is not green.
 
 use std::fmt::Write;
 
@@ -17,25 +17,25 @@ use zagent_daemon::{HoldReason, LastRun, RemoteHealth};
 use super::report::format_millis;
 use super::{Paint, pluralize};
 
-/// How many failures of the last run are listed.
+/// Maximum number of failures listed of the last run.
 const MAX_ERRORS: usize = 3;
-/// How much of one message is shown.
+/// Maximum length of one message.
 const MAX_WIDTH: usize = 300;
 
-/// A status on its way to a terminal.
+/// A status to be printed.
 #[derive(Clone, Debug)]
 pub struct StatusView<'s> {
-    /// What there is to know.
+    /// Agent status.
     pub status: &'s AgentStatus,
-    /// The time that ages are counted from.
+    /// Current time, for ages.
     pub now: Timestamp,
-    /// The zone of times of day.
+    /// Time zone for times of day.
     pub zone: TimeZone,
     /// The colours.
     pub paint: Paint,
 }
 
-/// How an answer looks.
+/// How a line looks.
 #[derive(Clone, Copy)]
 enum StatusTone {
     Fine,
@@ -45,7 +45,7 @@ enum StatusTone {
 }
 
 impl StatusView<'_> {
-    /// The ten lines, and what could not be read below them.
+    /// Renders the ten lines, and what could not be read below them.
     #[must_use]
     pub fn render(&self) -> String {
         let mut out = String::new();
@@ -91,7 +91,7 @@ impl StatusView<'_> {
         }
     }
 
-    /// Where the node stands in a rollout; nothing when there is none.
+    /// State of the node in a rollout; nothing when there is none.
     fn rollout(&self) -> Option<(StatusTone, String)> {
         let rollout = self.status.rollout.as_ref()?;
         let state = rollout.state.map_or("gone", RolloutStatus::name);
@@ -127,7 +127,7 @@ impl StatusView<'_> {
 
     fn revision(&self) -> (StatusTone, String) {
         let Some(current) = &self.status.current else {
-            return self.missing_line("none yet: nothing was taken from a remote");
+            return self.missing_line("none yet: nothing fetched from a remote");
         };
         let signed = match current.signed_by.as_slice() {
             [] => "not signed".into(),
@@ -161,7 +161,7 @@ impl StatusView<'_> {
     fn newest(&self) -> (StatusTone, String) {
         let status = self.status;
         let Some(newest) = &status.newest else {
-            let words = if status.remotes.is_empty() { "no remote was asked yet" } else { "none seen yet" };
+            let words = if status.remotes.is_empty() { "no remote polled yet" } else { "none seen yet" };
             return self.missing_line(words);
         };
         let place = match newest.branch.as_str() {
@@ -175,10 +175,10 @@ impl StatusView<'_> {
         let Some(held) = &status.why_not else {
             return (
                 StatusTone::Attention,
-                format!("{revision} {place}, seen {}, not taken yet", self.ago_text(newest.since)),
+                format!("{revision} {place}, seen {}, not synced yet", self.ago_text(newest.since)),
             );
         };
-        // The other messages say themselves what kind of reason they are.
+        // The other messages name their kind of reason themselves.
         let (tone, why) = match held.why {
             HoldReason::Refused => (StatusTone::Bad, ": refused"),
             HoldReason::Unfetched => (StatusTone::Bad, ": not fetched"),
@@ -188,7 +188,7 @@ impl StatusView<'_> {
             }
         };
         let since = self.clock_text(held.since);
-        (tone, format!("{revision} {place}, not taken{why} since {since}: {}", held.message))
+        (tone, format!("{revision} {place}, held back{why} since {since}: {}", held.message))
     }
 
     fn last_run(&self) -> (StatusTone, String) {
@@ -223,7 +223,7 @@ impl StatusView<'_> {
                 out,
                 "{:9} {}",
                 "",
-                self.paint.dim(format!("all of it: zagent history {}", sanitize(&run.run)))
+                self.paint.dim(format!("full report: zagent history {}", sanitize(&run.run)))
             );
         }
     }
@@ -233,7 +233,7 @@ impl StatusView<'_> {
             0 => (StatusTone::Fine, "none".into()),
             n => (
                 StatusTone::Attention,
-                format!("{} put right that somebody else had changed", pluralize(n, "state")),
+                format!("{} corrected: modified outside zagent", pluralize(n, "state")),
             ),
         }
     }
@@ -244,7 +244,7 @@ impl StatusView<'_> {
         coming.extend(next.poll.map(|time| format!("poll {}", self.until_text(time))));
         coming.extend(next.run.map(|time| format!("run {}", self.until_text(time))));
         coming.extend(next.entry.as_ref().map(|e| format!("entry {} {}", e.name, self.until_text(e.at))));
-        let coming = if coming.is_empty() { "nothing planned".into() } else { coming.join(", ") };
+        let coming = if coming.is_empty() { "nothing scheduled".into() } else { coming.join(", ") };
         match self.status.window {
             WindowStatus::Always => (StatusTone::Plain, coming),
             WindowStatus::Open { until: None } => (StatusTone::Plain, format!("{coming}; window open")),
@@ -310,31 +310,34 @@ impl StatusView<'_> {
         }
         if failing.is_empty() {
             let words = if remotes.len() == 1 {
-                "it answers".into()
+                "reachable".into()
             } else {
-                format!("all {} answer", remotes.len())
+                format!("all {} reachable", remotes.len())
             };
             return (StatusTone::Fine, words);
         }
         let tone = if failing.len() == remotes.len() { StatusTone::Bad } else { StatusTone::Attention };
         let one = |r: &&RemoteHealth| {
             let since = r.failing_since.map(|t| self.clock_text(t)).unwrap_or_default();
-            format!("{} fails since {since}: {}", r.url, r.message.as_deref().unwrap_or("no reason known"))
+            format!("{} fails since {since}: {}", r.url, r.message.as_deref().unwrap_or("reason unknown"))
         };
         let all: Vec<String> = failing.iter().map(one).collect();
-        (tone, format!("{} of {} answer; {}", remotes.len() - failing.len(), remotes.len(), all.join("; ")))
+        (
+            tone,
+            format!("{} of {} reachable; {}", remotes.len() - failing.len(), remotes.len(), all.join("; ")),
+        )
     }
 
     fn health(&self) -> (StatusTone, String) {
         let health = &self.status.health;
         let Some(last) = health.iter().map(|v| v.at).max() else {
-            return (StatusTone::Plain, "no checks were made".into());
+            return (StatusTone::Plain, "no checks run".into());
         };
         let sick: Vec<_> = health.iter().filter(|v| !v.healthy).collect();
         if sick.is_empty() {
             return (
                 StatusTone::Fine,
-                format!("{} fine {}", pluralize(health.len(), "check"), self.ago_text(last)),
+                format!("{} passed {}", pluralize(health.len(), "check"), self.ago_text(last)),
             );
         }
         let tone = if sick.iter().any(|v| v.required) { StatusTone::Bad } else { StatusTone::Attention };
@@ -343,10 +346,10 @@ impl StatusView<'_> {
             format!("{} ({}) failed: {}", v.name, kind(v.required), v.message)
         };
         let all: Vec<String> = sick.iter().map(one).collect();
-        (tone, format!("{} of {} fine; {}", health.len() - sick.len(), health.len(), all.join("; ")))
+        (tone, format!("{} of {} passed; {}", health.len() - sick.len(), health.len(), all.join("; ")))
     }
 
-    /// What is not there; when something could not be read, nobody can tell that it is not.
+    /// A missing value; when something could not be read, it is unknown instead.
     fn missing_line(&self, words: &str) -> (StatusTone, String) {
         let words =
             if self.status.unread.is_empty() { words } else { "unknown: not everything could be read" };
@@ -367,7 +370,7 @@ impl StatusView<'_> {
         }
     }
 
-    /// The time of day; with the date when it is another day's.
+    /// Time of day; with the date when it is another day.
     fn clock_text(&self, time: Timestamp) -> String {
         let (then, today) = (self.zone.to_datetime(time), self.zone.to_datetime(self.now).date());
         let form = if then.date() == today { "%H:%M" } else { "%Y-%m-%d %H:%M" };
@@ -387,7 +390,7 @@ fn by_text(who: Option<&str>) -> String {
     who.map(|who| format!(" by {who}")).unwrap_or_default()
 }
 
-/// Enough of a revision to tell it from others by eye; a branch or a fingerprint as it is.
+/// A shortened revision; a branch or a fingerprint as it is.
 fn short_revision(revision: &str) -> String {
     let (word, plain) = if zagent_daemon::plain_revision(revision) == revision {
         ("", revision)
@@ -407,7 +410,7 @@ fn age_text(age: SignedDuration) -> String {
     }
 }
 
-/// A text from a remote or a file, as one harmless line of bounded length.
+/// Text from a remote or a file, as one sanitised line of limited length.
 fn one_line(text: &str) -> String {
     let text = sanitize(text);
     let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,6 +1,6 @@
 //! Rows in, a table with aligned columns out.
 //!
-//! Law: a cell is one harmless line, whatever it was made from.
+//! Law: a cell is one sanitised line, whatever its source.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use zagent_config::sanitize;
 /// How something looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// All is well.
+    /// Good.
     Good,
     /// Neither good nor bad.
     Plain,
-    /// Somebody may want to look.
+    /// Needs attention soon.
     Warn,
-    /// Somebody must look.
+    /// Needs attention now.
     Error,
     /// Less important.
     Dim,
@@ -44,7 +44,7 @@ pub struct TextTable<const N: usize> {
 }
 
 impl<const N: usize> TextTable<N> {
-    /// A table with these heads and no rows.
+    /// A table with these headings and no rows.
     #[must_use]
     pub const fn new(heads: [&'static str; N]) -> Self {
         Self { heads, rows: Vec::new() }
@@ -55,7 +55,7 @@ impl<const N: usize> TextTable<N> {
         self.rows.push((tone, cells.map(|cell| one_line(&cell))));
     }
 
-    /// The table, the last column as wide as it is.
+    /// Renders the table; the last column is not padded.
     #[must_use]
     pub fn render(&self, paint: Paint) -> String {
         let mut widths = self.heads.map(|head| head.chars().count());
@@ -77,7 +77,7 @@ impl<const N: usize> TextTable<N> {
     }
 }
 
-/// A text from somewhere else as one harmless line.
+/// External text as one sanitised line.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_cells_are_harmless() {
+    fn columns_are_aligned_and_cells_are_sanitised() {
         let mut table = TextTable::new(["NODE", "STATE"]);
         table.add_row(Tone::Good, ["web-01".into(), "fine".into()]);
         table.add_row(Tone::Error, ["ü".into(), "no\n\x1b[2Jgood".into()]);

@@ -1,4 +1,4 @@
-//! The two streams of the program, and what is known about them.
+//! The two output streams of the program, and their properties.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ impl Colour {
     }
 }
 
-/// Where a command writes.
+/// Output streams of a command.
 pub struct Ui<'w> {
     out: &'w mut (dyn Write + Send),
     err: &'w mut (dyn Write + Send),
@@ -44,12 +44,12 @@ pub struct Ui<'w> {
     pub paint: Paint,
     /// Colours of stderr.
     pub err_paint: Paint,
-    /// How often `-v` was given.
+    /// Number of `-v` flags.
     pub verbose: u8,
 }
 
 impl<'w> Ui<'w> {
-    /// Makes one from the two streams; `terminal` says for each whether colour may be used by default.
+    /// Creates it from the two streams; `terminal` says for each whether colour is on by default.
     pub fn new(
         out: &'w mut (dyn Write + Send),
         err: &'w mut (dyn Write + Send),
@@ -69,25 +69,25 @@ impl<'w> Ui<'w> {
         }
     }
 
-    /// Says whether somebody sees stderr as it is written, so that progress is worth telling.
+    /// Sets whether a person sees stderr live, so that progress is useful.
     #[must_use]
     pub fn with_interactive(self, watched: bool) -> Self {
         Self { interactive: watched, ..self }
     }
 
-    /// True when somebody sees stderr as it is written.
+    /// True when a person sees stderr live.
     #[must_use]
     pub const fn is_interactive(&self) -> bool {
         self.interactive
     }
 
-    /// Says whether stderr is a journal, where a line that matters begins with its priority.
+    /// Sets whether stderr is a journal, where important lines start with their priority.
     #[must_use]
     pub fn with_journal(self, journal: bool) -> Self {
         Self { journal, ..self }
     }
 
-    /// Who watches a run of so many states that is printed in this format.
+    /// Progress reporter for a run with this number of states and this format.
     pub fn progress_reporter(
         &mut self,
         format: ReportFormat,
@@ -105,14 +105,14 @@ impl<'w> Ui<'w> {
         }
     }
 
-    /// Settles colours and verbosity once the flags are known.
+    /// Applies colour and verbosity flags.
     pub fn apply_flags(&mut self, colour: Colour, verbose: u8) {
         self.paint = Paint::new(colour.is_enabled(self.terminal.0));
         self.err_paint = Paint::new(colour.is_enabled(self.terminal.1));
         self.verbose = verbose;
     }
 
-    /// Writes data to stdout. A reader that went away is no fault of ours.
+    /// Writes results to stdout. A closed pipe is not an error.
     pub fn print(&mut self, text: &str) {
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => self.write_error = Some(e),
@@ -120,17 +120,17 @@ impl<'w> Ui<'w> {
         }
     }
 
-    /// Why data did not reach stdout, once.
+    /// Why data did not reach stdout; returned once.
     pub fn take_write_error(&mut self) -> Option<io::Error> {
         self.write_error.take()
     }
 
-    /// Writes talk to stderr, one line.
+    /// Writes one message line to stderr.
     pub fn message(&mut self, text: &str) {
         let _ = writeln!(self.err, "{text}");
     }
 
-    /// Writes talk that somebody should look at to stderr.
+    /// Writes a warning or an error to stderr.
     pub fn alert(&mut self, level: Level, text: &str) {
         if !self.journal {
             return self.message(text);
@@ -139,7 +139,7 @@ impl<'w> Ui<'w> {
         text.lines().for_each(|line| self.message(&format!("<{priority}>{line}")));
     }
 
-    /// Writes talk that only `-v` wants.
+    /// Writes a message that is shown only with `-v`.
     pub fn verbose_message(&mut self, text: &str) {
         if self.verbose > 0 {
             self.message(text);
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn towards_a_journal_every_line_that_matters_has_its_priority() {
+    fn important_lines_have_a_priority_in_the_journal() {
         let told = |journal: bool| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let mut ui = Ui::new(&mut out, &mut err, (false, false)).with_journal(journal);

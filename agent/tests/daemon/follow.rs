@@ -1,4 +1,4 @@
-//! What is pushed, asked for or due is run, once, and told.
+//! What is pushed, requested or due runs once and is reported.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -27,13 +27,13 @@ fn a_push_converges_and_so_does_the_next() {
 }
 
 #[test]
-fn whoever_waits_gets_the_code_and_the_run() {
+fn a_waiting_client_gets_the_code_and_the_run() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     let first = upstream.push_marker(&node, "one");
     node.start();
     node.converges(&first);
-    // A hand on the host, then a run that was asked for: that is drift.
+    // A manual change on the host, then a requested run: that is drift.
     fs::write(node.path("host/marker"), "another\n").unwrap();
     let end = node.run(&RunRequest { fetch: false, ..RunRequest::default() });
     let run = end.run.unwrap();
@@ -66,7 +66,7 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
-fn wishes_that_ask_for_the_same_share_a_run() {
+fn equal_requests_share_a_run() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     node.pipe("never");
@@ -89,7 +89,7 @@ fn wishes_that_ask_for_the_same_share_a_run() {
 }
 
 #[test]
-fn a_poll_during_a_run_asks_for_no_second_one() {
+fn a_poll_during_a_run_starts_no_second_run() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     node.pipe("never");
@@ -105,7 +105,7 @@ fn a_poll_during_a_run_asks_for_no_second_one() {
 }
 
 #[test]
-fn what_is_done_by_hand_is_seen() {
+fn manual_changes_are_noticed() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     let first = upstream.push_marker(&node, "one");
@@ -145,7 +145,7 @@ fn the_last_good_revision_stays_when_a_bad_one_is_pushed() {
 }
 
 #[test]
-fn numbers_and_health_are_told_on_tcp_and_nothing_else() {
+fn tcp_serves_only_metrics_and_health() {
     let mut upstream = Upstream::new();
     let address = free_port();
     let mut node = Node::new(&format!("{}listen: {address}\n", upstream.config()));
@@ -168,7 +168,7 @@ fn numbers_and_health_are_told_on_tcp_and_nothing_else() {
 }
 
 #[test]
-fn a_daemon_with_nothing_at_all_says_so_and_heals() {
+fn a_daemon_without_states_reports_it_and_recovers() {
     let mut upstream = Upstream::new();
     let address = free_port();
     let mut node = Node::new(&format!("{}listen: {address}\n", upstream.config()));
@@ -179,7 +179,7 @@ fn a_daemon_with_nothing_at_all_says_so_and_heals() {
     assert!(!output.status.success(), "{output:?}");
     node.says(NO_STATES);
     assert_eq!(ask(address, "/healthz").0, 200);
-    // What fails is run, so it compiles: the node is ready, though it is not well.
+    // A failing state was run, so it compiles: the node is ready, though it is not healthy.
     let revision =
         upstream.push(&node, &format!("{}bad: {{test.fail_without_changes: []}}\n", marker("one")));
     let status = node.until("the first revision", |status| status.last_run.is_some());
@@ -189,12 +189,12 @@ fn a_daemon_with_nothing_at_all_says_so_and_heals() {
 }
 
 #[test]
-fn states_of_the_image_that_come_late_are_run() {
+fn baked_states_that_appear_late_are_run() {
     let mut node = Node::new("run: {every: 1h}\n");
     node.start();
     node.says(NO_STATES_AT_BOOT);
     bake(&node, "late");
-    // Told as an operator would; by itself the daemon looks twice a minute.
+    // Notified as an operator would do; by itself the daemon checks twice a minute.
     node.client().notify_changed().unwrap();
     eventually("they are run", || (node.host("marker") == "late\n").then_some(()));
     assert!(!node.said().contains("error:"), "{}", node.said());
@@ -218,7 +218,7 @@ fn a_directory_is_followed_by_its_changes() {
 }
 
 #[test]
-fn the_schedule_is_kept() {
+fn schedule_entries_run() {
     let mut upstream = Upstream::new();
     let entry = "schedule: {often: {every: 10s, sls: [extra]}}\n";
     let mut node = Node::new(&format!("{}{entry}", upstream.config()));
@@ -239,7 +239,7 @@ fn the_schedule_is_kept() {
 }
 
 #[test]
-fn a_remote_that_hangs_holds_nobody_up() {
+fn a_hanging_remote_delays_nothing_else() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config_as("hang"));
     bake(&node, "baked");
@@ -254,7 +254,7 @@ fn a_remote_that_hangs_holds_nobody_up() {
     node.says(FALLBACK_WARNING);
 }
 
-/// States that came with the image.
+/// Baked states.
 fn bake(node: &Node, text: &str) {
     let sls = marker(text).replace("$D", node.path("host").to_str().unwrap());
     let made = node.path("unbaked");
@@ -264,12 +264,12 @@ fn bake(node: &Node, text: &str) {
     fs::rename(made, node.path("baked")).unwrap();
 }
 
-/// An address that nobody listens on.
+/// An address without a listener.
 fn free_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// The code and the text of an answer.
+/// Status code and body of a response.
 fn ask(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,4 +1,4 @@
-//! What holds a node where it is, and what lets it go on.
+//! What holds a node where it is, and what releases it.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -43,7 +43,7 @@ fn a_pause_holds_what_is_pushed_until_it_is_over() {
 }
 
 #[test]
-fn a_pin_counts_more_than_the_branch() {
+fn a_pin_overrides_the_branch() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     let first = upstream.push_marker(&node, "one");
@@ -68,7 +68,7 @@ fn a_pin_counts_more_than_the_branch() {
 }
 
 #[test]
-fn a_closed_window_holds_what_nobody_asked_for() {
+fn a_closed_window_holds_automatic_runs() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&format!("{}{}", upstream.config(), closed()));
     let first = upstream.push_marker(&node, "one");
@@ -83,13 +83,13 @@ fn a_closed_window_holds_what_nobody_asked_for() {
 
     upstream.push_marker(&node, "two");
     node.until("the next push is seen", |status| status.why_not.is_some());
-    // Once the configuration no longer says so.
+    // Once the configuration no longer has the window.
     node.configure(&upstream.config());
     node.signal(nix::sys::signal::Signal::SIGHUP);
     node.until("it is taken", |status| status.is_current && node.host("marker") == "two\n");
 }
 
-/// A window that is not open now, nor will be for hours.
+/// A window that is not open now, nor for hours.
 pub(crate) fn closed() -> String {
     let at = |hours| {
         let at = Timestamp::now() + SignedDuration::from_hours(hours);

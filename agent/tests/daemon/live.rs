@@ -1,4 +1,4 @@
-//! The daemon among other processes: it reads its configuration again, ends in order, and outlives its turns.
+//! The daemon among other processes: it reloads its configuration, stops cleanly, and outlives its turns.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use zagent_daemon::api::RunRequest;
 use crate::node::{Node, STUCK, Upstream, eventually, is_idle};
 
 #[test]
-fn a_wrong_configuration_is_told_and_the_old_one_stays() {
+fn an_invalid_configuration_is_reported_and_the_old_one_stays() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     let first = upstream.push_marker(&node, "one");
@@ -20,18 +20,18 @@ fn a_wrong_configuration_is_told_and_the_old_one_stays() {
     let pid = node.status().daemon.unwrap().pid;
     node.configure("source: {poll: never}\n");
     node.signal(Signal::SIGHUP);
-    node.says("the configuration is wrong and stays as it was");
+    node.says("the configuration is invalid, keeping the previous one");
     upstream.polls(2);
     assert_eq!(node.status().daemon.unwrap().pid, pid);
     node.configure(&upstream.config());
     node.signal(Signal::SIGHUP);
-    node.says("the configuration was read again");
+    node.says("configuration reloaded");
     let second = upstream.push_marker(&node, "two");
     node.converges(&second);
 }
 
 #[test]
-fn a_new_configuration_counts_for_polls_too() {
+fn a_new_configuration_applies_to_polls_too() {
     let mut upstream = Upstream::new();
     let without = upstream.config().replace("poll: 1s", "poll: 1s, testing: false");
     let mut node = Node::new(&without);
@@ -57,7 +57,7 @@ fn a_new_configuration_counts_for_polls_too() {
 }
 
 #[test]
-fn it_ends_in_order_and_takes_its_turn_with_it() {
+fn it_stops_cleanly_together_with_its_turn() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     node.pipe("never");
@@ -92,7 +92,7 @@ fn one_daemon_serves_a_root() {
 }
 
 #[test]
-fn a_turn_that_is_killed_is_a_failure_like_any_other() {
+fn a_killed_turn_is_a_failure_like_any_other() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     node.pipe("never");
@@ -102,7 +102,7 @@ fn a_turn_that_is_killed_is_a_failure_like_any_other() {
     let [turn] = node.children()[..] else { panic!("{:?}", node.children()) };
     kill(Pid::from_raw(turn), Signal::SIGKILL).unwrap();
     eventually("it was waited for", || (!node.children().contains(&turn)).then_some(()));
-    // The turn has gone; what it had started has not.
+    // The turn is gone; the processes it started are not.
     let _ = kill(Pid::from_raw(node.host("pid").trim().parse().unwrap()), Signal::SIGKILL);
     fs::write(node.path("host/go"), "").unwrap();
     let end = node.run(&RunRequest::default());
@@ -111,14 +111,14 @@ fn a_turn_that_is_killed_is_a_failure_like_any_other() {
 }
 
 #[test]
-fn what_failed_is_tried_again_without_a_new_commit() {
+fn a_failed_run_is_retried_without_a_new_commit() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());
     upstream.push(&node, "bad: {cmd.run: [{name: 'test -e $D/mended'}]}\n");
     node.start();
     let status = node.until("a failed run", |status| status.last_run.is_some() && is_idle(status));
     assert_eq!(status.failures, 1);
-    // A run without news would come in half an hour.
+    // A run without a new revision would come in half an hour.
     let next = status.next.run.unwrap();
     assert!(next <= Timestamp::now() + SignedDuration::from_secs(76), "{next}");
     node.signal(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! What a few nodes are enough for. Most of it is waiting, so the fleets stand side by side.
+//! Tests that need only a few nodes. They mostly wait, so the fleets run in parallel.
 
 use crate::{held, stale, states};
 

@@ -1,4 +1,4 @@
-//! Releases that do not work: every node ends on what it had, and the rollout says why.
+//! Releases that do not work: every node ends on its previous version, and the rollout says why.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use zagent_rollout::record::{NodeStatus, RolloutStatus};
 use crate::good::QUICK;
 use crate::nodes::{BUILT_IN, Fleet, GOOD, eventually, order, that_are};
 
-/// It runs, and answers that it is not ready.
+/// It runs, and reports that it is not ready.
 const UNREADY: &str = r#"#!/usr/bin/perl
 use IO::Socket::UNIX;
 open(my $config, '<', $ARGV[2]); my ($root) = grep { s/^root: (.*)\n/$1/ } <$config>;
@@ -18,11 +18,11 @@ while (my $guest = $door->accept) {
     sysread($guest, my $asked, 4096);
     print $guest "HTTP/1.1 503 No\r\n\r\nthe left engine is cold\n"; close $guest;
 }"#;
-/// The machine in the head of a program that is for another one.
+/// Machine type in the header of a program for another architecture.
 const S390X: [u8; 2] = [0, 0x16];
 
 #[test]
-fn bad_releases_stop_at_the_canary_and_leave_every_node_as_it_was() {
+fn bad_releases_stop_at_the_canary_and_leave_every_node_unchanged() {
     let fleet = Fleet::new(12, "");
     let all = fleet.release("9.0.0-exits", "exit 3", |_| {});
     aborts(&fleet, "9.0.0-exits", &all, "*", "the agent keeps failing: it exited with code 3");
@@ -69,7 +69,7 @@ fn bad_releases_stop_at_the_canary_and_leave_every_node_as_it_was() {
     fleet.all_run(BUILT_IN);
 }
 
-/// From now on the last two nodes take only what is signed. What they are told is read for every fetch.
+/// From now on the last two nodes accept only signed releases. Their settings are read for every fetch.
 fn trusting(fleet: &Fleet) -> tempfile::TempDir {
     let keys = tempfile::tempdir().unwrap();
     let (key, signers) = (keys.path().join("key"), keys.path().join("allowed_signers"));
@@ -92,7 +92,7 @@ fn refused(fleet: &Fleet, version: &str, artifacts: &str, more: &[&str]) -> Stri
     said
 }
 
-/// A release that is named by its version ends at the first node of its target, and for this reason.
+/// A release named by its version stops at the first node of its target, for this reason.
 fn aborts(fleet: &Fleet, version: &str, artifacts: &str, target: &str, why: &str) {
     let begun = fleet.nodes.iter().map(|node| (node.id.clone(), node.agent())).collect::<Vec<_>>();
     fleet.exits(1, &order(version, version, artifacts, &[&QUICK[..], &["--target", target]].concat()));

@@ -5,15 +5,15 @@ use zagent_rollout::report::NodeActivity;
 
 use crate::nodes::{BUILT_IN, Fleet, GOOD, ZAGENT, eventually, git, order, that_are};
 
-/// What makes a rollout quick enough for a test.
+/// Options that make a rollout fast enough for a test.
 pub(crate) const QUICK: [&str; 6] = ["--soak", "1s", "--pause", "1s", "--batch-size", "11"];
 
 #[test]
-fn a_good_release_reaches_all_twelve_and_the_log_tells_how() {
+fn a_good_release_reaches_all_twelve_and_the_log_shows_it() {
     let fleet = Fleet::new(12, "");
     let artifacts = fleet.release("2.0.0", GOOD, |_| {});
     let mut driver = fleet.background(&order("good", "2.0.0", &artifacts, &QUICK));
-    // Paused while the first batch proves itself: it is finished, and no other begins.
+    // Paused while the first batch soaks: it finishes, and no other starts.
     fleet.until("good", "it soaks", |record| record.phase == BatchPhase::Soak);
     fleet.exits(0, &["rollout", "pause", "good", "--reason", "lunch"]);
     let record = fleet.until("good", "the batch is done", |record| record.phase == BatchPhase::Pause);
@@ -34,7 +34,7 @@ fn a_good_release_reaches_all_twelve_and_the_log_tells_how() {
     assert_eq!((record.state, record.failed), (RolloutStatus::Completed, 0));
     assert_eq!(that_are(&record, NodeStatus::Confirmed).len(), 12);
     fleet.all_run("2.0.0");
-    // As people and scripts see it.
+    // As text and as data.
     let said = fleet.nodes[4].asks(&["watchdog", "status", "--out", "json"]);
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&said["version"], &said["node"]["running"]), (&"2.0.0".into(), &"2.0.0".into()), "{said:#}");
@@ -54,7 +54,7 @@ fn a_good_release_reaches_all_twelve_and_the_log_tells_how() {
     });
 }
 
-/// A node goes back by itself after all; ordered again, the version is refused there until it is meant.
+/// A node rolls back after all; ordered again, the version is refused there until it is overridden.
 fn goes_back_by_hand(fleet: &Fleet) {
     let node = &fleet.nodes[0];
     node.asks(&["self", "rollback", "--reason", "it is too loud"]);
@@ -71,7 +71,7 @@ fn goes_back_by_hand(fleet: &Fleet) {
     fleet.exits(0, &order("meant", "2.0.0", &artifacts, &[&only[..], &["--anyway"]].concat()));
 }
 
-/// A release out of a Git ref, for one of the nodes.
+/// A release from a Git ref, for one of the nodes.
 fn comes_out_of_a_ref(fleet: &Fleet) {
     let script = fleet.path("release");
     std::fs::write(&script, format!("#!/bin/sh\n{}\n", GOOD.replace("$ZAGENT", ZAGENT))).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that can die, in every phase: each phase is held until somebody was seen to die in it.
+//! Every process is killed in every phase: each phase is held until a process was killed in it.
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
@@ -6,8 +6,8 @@ use zagent_rollout::record::{BatchPhase, NodeStatus, RolloutStatus};
 
 use crate::nodes::{BUILT_IN, Fleet, GOOD, Process, eventually, go_on, order, signal, that_are};
 
-/// Five drivers of one rollout die, each in another phase, and another adopts what each has left. The sixth lives, and loses its
-/// Git server for a while.
+/// Five drivers of one rollout die, each in another phase, and the next driver adopts the rollout. The sixth
+/// survives, and loses its Git server for a while.
 #[test]
 fn a_driver_that_dies_in_any_phase_is_followed_by_another_and_an_outage_delays_and_breaks_nothing() {
     let fleet = Fleet::new(12, "");
@@ -19,15 +19,15 @@ fn a_driver_that_dies_in_any_phase_is_followed_by_another_and_an_outage_delays_a
         let id = fleet.record("two").unwrap().batches[0][0].to_string();
         fleet.nodes.iter().position(|node| node.id == id).unwrap()
     };
-    // Nobody gets what it asks for.
+    // All requests are blocked.
     let driver = dies_in(&fleet, driver, BatchPhase::Prepare, || {}, || {});
     let canary = &fleet.nodes[canary(&fleet)];
-    // The old agent does not end.
+    // The old agent does not exit.
     let agent = canary.agent().unwrap();
     signal(agent, Signal::SIGSTOP);
     fleet.shelf.open();
     let driver = dies_in(&fleet, driver, BatchPhase::Apply, || {}, || go_on(agent));
-    // The watchdog says that its agent is ready, and then does not hear that it may keep it.
+    // The watchdog reports that its agent is ready, and then gets no confirmation.
     let watchdog = canary.watchdog.as_ref().unwrap().pid();
     let driver = dies_in(
         &fleet,
@@ -53,14 +53,14 @@ fn a_driver_that_dies_in_any_phase_is_followed_by_another_and_an_outage_delays_a
     assert_eq!(after, agents, "nobody was started again");
 }
 
-/// The Git server is away from when the second batch soaks until after it has proved itself. Gives the agents that run.
+/// The Git server is away from the soak of the second batch until after its end. Returns the running agents.
 fn outage(fleet: &Fleet, driver: &Process) -> Vec<u32> {
     let record = fleet.until("two", "the second batch soaks", |record| {
         record.phase == BatchPhase::Soak && record.current_batch == 1
     });
     let agents: Vec<u32> = fleet.nodes.iter().map(|node| node.agent().unwrap()).collect();
     fleet.server.set_down(true);
-    // Everybody notices: nobody can poll or report, and the agents go on.
+    // All nodes notice: they cannot poll or report, and the agents keep running.
     fleet.all_are("deaf", |node| {
         let notes = node.status()?.notes;
         let is_told = |what: &&str| notes.iter().any(|note| note.starts_with(*what));
@@ -68,7 +68,7 @@ fn outage(fleet: &Fleet, driver: &Process) -> Vec<u32> {
     });
     let deaf = "it continues from the same point";
     eventually("the driver is deaf", || driver.said(), || driver.said().contains(deaf).then_some(()));
-    // For longer than the soak: without a word that it may, nobody keeps it.
+    // Longer than the soak: without a confirmation, no node keeps the version.
     let over = record.phase_since.unwrap() + jiff::SignedDuration::from_secs(10);
     eventually("the soak is over", || fleet.words(), || (Timestamp::now() > over).then_some(()));
     for (node, agent) in fleet.nodes.iter().zip(&agents) {
@@ -83,8 +83,8 @@ fn outage(fleet: &Fleet, driver: &Process) -> Vec<u32> {
     agents
 }
 
-/// Kills a driver once the record is in a phase, sees that it stays there, and lets another one go on. `between` comes while
-/// nobody drives, `after` lets the phase end. Gives the new driver.
+/// Kills a driver once the record is in a phase, checks that it stays there, and starts another driver.
+/// `between` runs without a driver, `after` lets the phase end. Returns the new driver.
 fn dies_in(
     fleet: &Fleet,
     mut driver: Process,
@@ -111,10 +111,10 @@ fn dies_in(
     next
 }
 
-/// The watchdogs of a whole batch die in every phase that there is. The rollout is driven in single steps, so nothing moves on
+/// The watchdogs of a whole batch die in every phase. The rollout is driven in single steps, so nothing moves
 /// while they are dead.
 #[test]
-fn watchdogs_that_die_in_any_phase_go_on_where_they_were() {
+fn watchdogs_killed_in_any_phase_continue_where_they_were() {
     let mut fleet = Fleet::new(12, "");
     let artifacts = fleet.release("2.0.0", GOOD, |_| {});
     let quick = ["--soak", "1s", "--pause", "0s", "--batch-size", "11", "--detach"];
@@ -138,7 +138,7 @@ fn watchdogs_that_die_in_any_phase_go_on_where_they_were() {
     all_die_in(&mut fleet, &batch, "idle");
     fleet.all_run("2.0.0");
 
-    // And on the way back: the agents that should end do not.
+    // And during the rollback: the agents that should exit do not.
     let artifacts = fleet.release("3.0.0", GOOD, |_| {});
     fleet.exits(0, &order("three", "3.0.0", &artifacts, &quick));
     steps(&fleet, "three", "the second batch soaks", |record| {
@@ -158,7 +158,7 @@ fn watchdogs_that_die_in_any_phase_go_on_where_they_were() {
     }
 }
 
-/// Moves a rollout on, step by step, until it is such.
+/// Moves a rollout step by step until the condition holds.
 fn steps(
     fleet: &Fleet,
     id: &str,
@@ -175,7 +175,7 @@ fn steps(
     });
 }
 
-/// The agents of these nodes, which do not do anything from now on.
+/// Suspended agents of these nodes.
 fn halted(fleet: &Fleet, batch: &[usize]) -> Vec<u32> {
     let halt = |at: &usize| {
         let node = &fleet.nodes[*at];
@@ -192,7 +192,8 @@ fn members(fleet: &Fleet, id: &str, batch: usize) -> Vec<usize> {
     (0..fleet.nodes.len()).filter(is_in).collect()
 }
 
-/// Waits until all of these are in a phase, kills their watchdogs, finds that phase on the disks, and starts them again.
+/// Waits until all of these are in a phase, kills their watchdogs, checks that phase on disk, and starts them
+/// again.
 fn all_die_in(fleet: &mut Fleet, batch: &[usize], phase: &str) {
     for at in batch {
         let node = &fleet.nodes[*at];

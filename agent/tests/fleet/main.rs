@@ -1,5 +1,5 @@
-//! A fleet for real: twelve nodes as processes against one Git server; good and bad releases, and every process killed
-//! at every step.
+//! A real fleet: twelve nodes as processes against one Git server; good and bad releases, and every process
+//! killed at every step.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 

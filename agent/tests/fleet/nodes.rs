@@ -1,7 +1,7 @@
-//! Nodes as processes: each a watchdog with its agent, its own directory and sockets; one Git server for all of them.
+//! Nodes as processes: each a watchdog with its agent, its own directory and sockets; one Git server for all.
 //!
-//! A release is a script that becomes the real program, so that thousands of megabytes need not be copied; a bad one does
-//! what bad ones do. Nothing here sleeps for a result.
+//! A release is a script that executes the real program, so that gigabytes need not be copied; a bad release
+//! misbehaves. No test sleeps for a result.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,17 +26,17 @@ use zagent_rollout::watchdog::{
 
 use crate::shelf::Shelf;
 
-/// The program, and the version it says it has.
+/// The program, and the version it reports.
 pub(crate) const ZAGENT: &str = env!("CARGO_BIN_EXE_zagent");
 pub(crate) const BUILT_IN: &str = env!("CARGO_PKG_VERSION");
-/// What never comes is a failure after this.
+/// Timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks at something that has no way to tell.
+/// Poll interval for conditions without notification.
 const LOOK: Duration = Duration::from_millis(100);
 /// A release that is the real program under another name.
 pub(crate) const GOOD: &str = "exec $ZAGENT \"$@\"";
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) fn eventually<T>(what: &str, more: impl Fn() -> String, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -48,18 +48,18 @@ pub(crate) fn eventually<T>(what: &str, more: impl Fn() -> String, mut look: imp
     }
 }
 
-/// Tells a process something.
+/// Sends a signal to a process.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
 }
 
-/// Lets a process go on that was stopped; one that was ended by force meanwhile does not.
+/// Continues a stopped process, unless it was killed meanwhile.
 pub(crate) fn go_on(pid: u32) {
     let told = kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGCONT);
     assert!(matches!(told, Ok(()) | Err(nix::errno::Errno::ESRCH)), "{told:?}");
 }
 
-/// A process whose words are kept; it is killed with this value.
+/// A process with captured output; it is killed with this value.
 pub(crate) struct Process {
     child: Child,
     said: Arc<Mutex<String>>,
@@ -80,17 +80,17 @@ impl Process {
         Self { child, said }
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
-    /// Its number.
+    /// Process ID.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it without a warning.
+    /// Kills it with SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -113,11 +113,11 @@ impl Drop for Process {
     }
 }
 
-/// Whoever clears up behind a fleet when this program is gone, in whatever way it went: every process that has the fleet's
-/// directory in its command line ends with it.
+/// Cleans up after a fleet when this program is gone, for any reason: it kills every process with the fleet's
+/// directory in its command line.
 struct Janitor {
     process: Child,
-    /// Its end tells the janitor to begin.
+    /// Closing it tells the janitor to start.
     pipe: Option<ChildStdin>,
 }
 
@@ -126,7 +126,7 @@ impl Janitor {
         let script = "cat; for it in /proc/[0-9]*; do pid=${it#/proc/}; [ $pid = $$ ] && continue; \
                       tr '\\0' ' ' <$it/cmdline | grep -qF \"$0\" && kill -9 $pid; done; rm -rf \"$0\"";
         let mut command = Command::new("sh");
-        // In a group of its own: what ends this program must not end the janitor.
+        // In its own process group: a signal to this program must not reach the janitor.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.args(["-c", script]).arg(dir).stdin(Stdio::piped());
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -149,7 +149,7 @@ pub(crate) struct Node {
     pub(crate) watchdog: Option<Process>,
 }
 
-/// A fleet, and the server of its repositories. What runs is dropped before what it runs on.
+/// A fleet, and the server of its repositories. Processes are dropped before their directories.
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Node>,
     pub(crate) server: GitHttpServer,
@@ -158,7 +158,7 @@ pub(crate) struct Fleet {
     dir: TempDir,
 }
 
-/// Runs `git`, which must do it.
+/// Runs `git`, which must succeed.
 pub(crate) fn git(dir: &Path, words: &[&str]) -> String {
     let output = Command::new("git")
         .args(words)
@@ -174,15 +174,15 @@ pub(crate) fn git(dir: &Path, words: &[&str]) -> String {
 }
 
 impl Fleet {
-    /// So many nodes, whose watchdogs run, whose agents are ready and whose reports are on the board; `more` is added to every
-    /// configuration, where `$D` is the directory of the node.
+    /// A fleet of this size, with running watchdogs, ready agents and reports on the board; `more` is added
+    /// to every configuration, where `$D` is the directory of the node.
     pub(crate) fn new(size: usize, more: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("zagent-fleet-").tempdir().unwrap();
         let repos = dir.path().join("repos");
         for name in ["states.git", "board.git"] {
             fs::create_dir_all(repos.join(name)).unwrap();
             git(&repos.join(name), &["init", "-q", "--bare", "-b", "main"]);
-            // One process a request is enough.
+            // One process per request is enough.
             for (key, value) in
                 [("http.receivepack", "true"), ("receive.autogc", "false"), ("core.fsync", "none")]
             {
@@ -216,7 +216,7 @@ impl Fleet {
                 let reports = |node: &Node| {
                     refs.lines().filter(|name| name.ends_with(&format!("/{}", node.id))).count()
                 };
-                // Its watchdog about the binary, its agent about the states.
+                // The watchdog reports the binary, the agent the states.
                 fleet.nodes.iter().all(|node| reports(node) == 2).then_some(())
             },
         );
@@ -232,7 +232,7 @@ impl Fleet {
         self.path("repos/states.git")
     }
 
-    /// Pushes states; gives the commit.
+    /// Pushes states; returns the commit.
     pub(crate) fn push(&self, sls: &str) -> String {
         let work = self.path("work");
         fs::write(work.join("states/top.sls"), "base: {'*': [all]}\n").unwrap();
@@ -246,7 +246,7 @@ impl Fleet {
     fn config(&self, id: &str, more: &str) -> String {
         let (states, board) = (self.server.url("states.git"), self.server.url("board.git"));
         let dir = self.path(id).display().to_string();
-        // What many nodes ask for every second is more than a small machine answers.
+        // A small machine cannot answer many nodes every second.
         let rollout = if more.contains("rollout:") { "" } else { "rollout: {poll: 2s}\n" };
         format!(
             "id: {id}\nroot: {dir}/root\nbaked: /nonexistent\n\
@@ -265,19 +265,19 @@ impl Fleet {
         node.watchdog = Some(Process::start(&mut command));
     }
 
-    /// Waits until this is so of every node.
+    /// Waits until this holds for every node.
     pub(crate) fn all_are(&self, what: &str, mut holds: impl FnMut(&Node) -> Option<()>) {
         for node in &self.nodes {
             eventually(&format!("{} is {what}", node.id), || self.words(), || holds(node));
         }
     }
 
-    /// Waits until every node runs this, confirmed, and nothing else is under way.
+    /// Waits until every node runs this version, confirmed, and nothing else is active.
     pub(crate) fn all_run(&self, version: &str) {
         self.all_are(&format!("well on {version}"), |node| node.is_well_on(version).then_some(()));
     }
 
-    /// What all watchdogs said.
+    /// Output of all watchdogs.
     pub(crate) fn words(&self) -> String {
         let one = |node: &Node| {
             let said = node.watchdog.as_ref().map(Process::said).unwrap_or_default();
@@ -304,7 +304,7 @@ impl Fleet {
         Process::start(&mut self.command(words))
     }
 
-    /// Runs the program, which must end with this code; gives both of its streams.
+    /// Runs the program, which must exit with this code; returns both of its streams.
     pub(crate) fn exits(&self, code: i32, words: &[&str]) -> String {
         let output = self.zagent(words);
         let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b).into_owned());
@@ -319,7 +319,7 @@ impl Fleet {
         serde_yaml::from_slice(&output.stdout).ok()
     }
 
-    /// Waits until a record is such.
+    /// Waits until the record satisfies a condition.
     pub(crate) fn until(
         &self,
         id: &str,
@@ -330,7 +330,7 @@ impl Fleet {
         eventually(&format!("{id}: {what}"), more, || self.record(id).filter(&holds))
     }
 
-    /// Waits until a node's report about its binary is such, as the board shows it.
+    /// Waits until a node's report about its binary, as on the board, satisfies a condition.
     pub(crate) fn until_told(&self, id: &str, what: &str, holds: impl Fn(&NodeReport) -> bool) {
         eventually(
             &format!("the board is told of {id}: {what}"),
@@ -352,7 +352,7 @@ impl Fleet {
         self.release_of(version, format!("{script}\n# {version}\n").as_bytes(), entry)
     }
 
-    /// The same of any bytes.
+    /// Same for any bytes.
     pub(crate) fn release_of(&self, version: &str, bytes: &[u8], entry: impl FnOnce(&mut Value)) -> String {
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
         fs::write(self.path("shelf").join(version), bytes).unwrap();
@@ -367,7 +367,7 @@ impl Fleet {
     }
 }
 
-/// The words that begin a rollout of a version of the agent.
+/// Arguments that start a rollout of an agent version.
 pub(crate) fn order<'a>(id: &'a str, to: &'a str, artifacts: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec!["rollout", "start", "--component", "agent", "--to", to, "--id", id];
     words.extend(["--artifacts", artifacts]);
@@ -375,7 +375,7 @@ pub(crate) fn order<'a>(id: &'a str, to: &'a str, artifacts: &'a str, more: &[&'
     words
 }
 
-/// The nodes of a record that stand so.
+/// Nodes of a record with this status.
 pub(crate) fn that_are(record: &RolloutRecord, status: NodeStatus) -> Vec<String> {
     let nodes = record.nodes.iter().filter(|(_, progress)| progress.status == status);
     nodes.map(|(id, _)| id.to_string()).collect()
@@ -386,7 +386,7 @@ impl Node {
         self.dir.join("zagent.yaml")
     }
 
-    /// Adds to its configuration, and tells nobody.
+    /// Adds to its configuration, without notification.
     pub(crate) fn add_to_config(&self, more: &str) {
         let config = fs::read_to_string(self.config()).unwrap();
         fs::write(self.config(), config + more).unwrap();
@@ -396,14 +396,14 @@ impl Node {
         Paths::new(self.dir.join("root"))
     }
 
-    /// Runs the program on this node, which must end well; gives what it printed.
+    /// Runs the program on this node, which must succeed; returns its output.
     pub(crate) fn asks(&self, words: &[&str]) -> String {
         let output = Command::new(ZAGENT).args(words).arg("--config").arg(self.config()).output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What its watchdog tells; nothing while it does not answer.
+    /// Status of its watchdog; none while it does not answer.
     pub(crate) fn status(&self) -> Option<WatchdogStatus> {
         match send_request(&self.paths().watchdog_socket(), &WatchdogRequest::Status) {
             Ok(WatchdogResponse::Status(status)) => Some(*status),
@@ -411,18 +411,18 @@ impl Node {
         }
     }
 
-    /// The number of its agent's process.
+    /// Process ID of its agent.
     pub(crate) fn agent(&self) -> Option<u32> {
         Some(self.status()?.child?.pid)
     }
 
-    /// The word of the phase that is on its disk, whoever runs or does not.
+    /// Name of the phase on its disk, independent of running processes.
     pub(crate) fn on_disk(&self) -> &'static str {
         let kept = zagent_config::json_file::read::<phase::NodeState>(&self.paths().phase()).unwrap();
         kept.map_or("none", |kept| kept.phase.name())
     }
 
-    /// True when its agent says that it is ready.
+    /// True when its agent is ready.
     pub(crate) fn is_ready(&self) -> bool {
         let socket = self.paths().socket();
         SocketReadiness { socket, timeout: Duration::from_secs(5) }.ready().is_ok()
@@ -432,7 +432,7 @@ impl Node {
         self.agent().is_some() && self.is_ready()
     }
 
-    /// True when it runs this, confirmed, and takes part in nothing.
+    /// True when it runs this version, confirmed, and is in no rollout.
     pub(crate) fn is_well_on(&self, version: &str) -> bool {
         let is = |status: WatchdogStatus| {
             let runs = status.version == version && status.node.running == version && status.child.is_some();
@@ -441,7 +441,7 @@ impl Node {
         self.status().is_some_and(is) && self.is_ready()
     }
 
-    /// The number of its agent's process, once it is one that this watchdog has started and that is ready.
+    /// Process ID of its agent, once it was started by this watchdog and is ready.
     pub(crate) fn own_agent(&self) -> Option<u32> {
         let (agent, watchdog) = (self.agent()?, self.watchdog.as_ref()?.pid());
         let stat = fs::read_to_string(format!("/proc/{agent}/stat")).ok()?;

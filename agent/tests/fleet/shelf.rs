@@ -1,4 +1,4 @@
-//! A server of files that keeps its answers back while it is told to: what fetches from it is seen fetching.
+//! File server that can hold back its responses: a fetch can be observed while it is running.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ impl Shelf {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (dir, gate) = (dir.clone(), Arc::clone(&shared));
-                // Whoever goes away in the middle has no need of an answer.
+                // A client that disconnects needs no response.
                 std::thread::spawn(move || answer(stream, &dir, &gate));
             }
         });
@@ -40,12 +40,12 @@ impl Shelf {
         format!("http://{}/{name}", self.address)
     }
 
-    /// From now on nobody is answered.
+    /// Holds back all responses from now on.
     pub(crate) fn shut(&self) {
         *self.gate.is_shut.lock().unwrap() = true;
     }
 
-    /// Everybody is, also who asked meanwhile.
+    /// Sends all responses, including those held back.
     pub(crate) fn open(&self) {
         *self.gate.is_shut.lock().unwrap() = false;
         self.gate.opened.notify_all();

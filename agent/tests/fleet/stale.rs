@@ -1,4 +1,4 @@
-//! Rollouts that nobody drives any more.
+//! Rollouts without a driver.
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
@@ -6,8 +6,8 @@ use zagent_rollout::record::{BatchPhase, RolloutRecord, RolloutStatus};
 
 use crate::nodes::{Fleet, GOOD, git, order, signal};
 
-/// Nobody adopts anything by hand: the driver dies, and once a minute has gone by without a word from it, a node that may
-/// drive goes on. It takes part itself: the agent that drives is replaced on the way.
+/// Without manual adoption: the driver dies, and after a minute without a heartbeat, a node with `driver:
+/// true` continues. It takes part itself: the driving agent is replaced on the way.
 pub(crate) fn a_rollout_that_nobody_drives_any_more_is_adopted_by_a_node() {
     let fleet = Fleet::new(3, "driver: true\n");
     let artifacts = fleet.release("2.0.0", GOOD, |_| {});
@@ -22,7 +22,7 @@ pub(crate) fn a_rollout_that_nobody_drives_any_more_is_adopted_by_a_node() {
     };
     let record = fleet.until("two", "it is stale", stale);
     assert_eq!(record.driver.unwrap().id, dead.id, "nobody takes over before its time");
-    // Told to read their settings again, they look at once and not at the next minute.
+    // After a reload they scan at once and not at the next minute.
     for node in &fleet.nodes {
         signal(node.watchdog.as_ref().unwrap().pid(), Signal::SIGHUP);
     }

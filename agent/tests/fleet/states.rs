@@ -1,4 +1,4 @@
-//! Rollouts of states over several nodes.
+//! States rollouts over several nodes.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use zagent_rollout::record::{BatchPhase, NodeStatus, RolloutStatus};
 
 use crate::nodes::{Fleet, Node, git, that_are};
 
-/// Only rollouts move these nodes, and they are well as long as they do not hold the file `sick`.
+/// Only rollouts update these nodes, and they are healthy as long as the file `sick` does not exist.
 const MORE: &str = "rollout: {poll: 1s, follow: rollouts}\n\
                     health: [{name: web, command: '! test -e $D/sick', required: true, tries: 1}]\n";
 
@@ -16,7 +16,7 @@ impl Node {
         fs::read_to_string(self.dir.join("marker")).unwrap_or_default()
     }
 
-    /// What its agent says of its states.
+    /// Status of its agent.
     fn states(&self) -> AgentStatus {
         serde_json::from_str(&self.asks(&["status", "--out", "json"])).unwrap()
     }
@@ -45,7 +45,7 @@ pub(crate) fn states_go_batch_by_batch_and_a_sick_commit_stops_at_the_canary() {
     let fleet = Fleet::new(4, MORE);
     let first = git(&fleet.path("work"), &["rev-parse", "HEAD"]);
     let second = fleet.push(&files(&fleet, &[("marker", "two")]));
-    // A push alone moves nobody.
+    // A push alone updates no node.
     fleet.all_are("held back", |node| {
         node.states().why_not.is_some_and(|held| held.message.contains("only a rollout")).then_some(())
     });

@@ -1,6 +1,6 @@
-//! A node with the agent on it, and the repository that it follows, in a scratch directory.
+//! A node with the agent, and the repository that it follows, in a scratch directory.
 //!
-//! Nothing here sleeps for a result: what must happen is waited for, and is a failure when it does not come in time.
+//! No test sleeps for a result: conditions are awaited, and fail on a timeout.
 
 #![allow(dead_code, reason = "each suite uses its part")]
 
@@ -21,12 +21,12 @@ use zagent_daemon::status::AgentStatus;
 
 /// The program.
 const ZAGENT: &str = env!("CARGO_BIN_EXE_zagent");
-/// What never comes is a failure after this.
+/// Timeout of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at something that has no way to tell.
+/// Poll interval for conditions without notification.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -47,9 +47,9 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node whose configuration says this; `$D` is its scratch directory.
+    /// A node with this configuration; `$D` is its scratch directory.
     pub(crate) fn new(config: &str) -> Self {
-        // In memory where there is such a place: what is killed here is a process, not the machine.
+        // In memory where possible: these tests kill a process, not the machine.
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let dir = tempfile::Builder::new().prefix("zagent-node-").tempdir_in(place).unwrap();
@@ -59,7 +59,7 @@ impl Node {
         node
     }
 
-    /// The same with another program.
+    /// Same with another program.
     pub(crate) fn with_program(config: &str, program: Option<PathBuf>) -> Self {
         let mut node = Self::new(config);
         node.program = program.unwrap_or(node.program.clone());
@@ -78,7 +78,7 @@ impl Node {
         self.dir.path().join(name)
     }
 
-    /// What a file of the host holds; nothing when it is not there.
+    /// Content of a file on the host; empty when it does not exist.
     pub(crate) fn host(&self, name: &str) -> String {
         fs::read_to_string(self.path("host").join(name)).unwrap_or_default()
     }
@@ -93,7 +93,7 @@ impl Node {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).arg("--config").arg(self.path("zagent.yaml")).stdin(Stdio::null());
-        // What systemd tells its services is not meant for this one.
+        // The systemd variables are not meant for this process.
         command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
         command
     }
@@ -103,7 +103,7 @@ impl Node {
         self.command(args).output().unwrap()
     }
 
-    /// Runs the program, which must end well.
+    /// Runs the program, which must succeed.
     pub(crate) fn fine(&self, args: &[&str]) -> String {
         let output = self.zagent(args);
         let [out, err] =
@@ -112,12 +112,12 @@ impl Node {
         out
     }
 
-    /// Starts the daemon and waits until it answers.
+    /// Starts the daemon and waits until it responds.
     pub(crate) fn start(&mut self) {
         self.start_with(&[]);
     }
 
-    /// The same, and it says more or less.
+    /// Same, with more or less output.
     pub(crate) fn start_with(&mut self, more: &[&str]) {
         let mut daemon = self.command(&["run"]);
         let daemon = daemon.args(more).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -138,17 +138,17 @@ impl Node {
         });
     }
 
-    /// What the daemon and its turns said so far.
+    /// Output of the daemon and its turns so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
-    /// Waits until the daemon says this.
+    /// Waits until the daemon prints this.
     pub(crate) fn says(&self, words: &str) {
         eventually(&format!("`{words}`"), || self.said().contains(words).then_some(()));
     }
 
-    /// The number of the daemon's process.
+    /// Process ID of the daemon.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.daemon.as_ref().unwrap().id()).unwrap())
     }
@@ -157,7 +157,7 @@ impl Node {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// Waits for the end of the daemon.
+    /// Waits until the daemon has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let mut daemon = self.daemon.take().unwrap();
         eventually("the daemon ends", || daemon.try_wait().unwrap())
@@ -176,7 +176,7 @@ impl Node {
         self.client().status().unwrap()
     }
 
-    /// Waits until the status is such.
+    /// Waits until the status satisfies a condition.
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&AgentStatus) -> bool) -> AgentStatus {
         let begun = Instant::now();
         loop {
@@ -197,13 +197,13 @@ impl Node {
         })
     }
 
-    /// Asks for a run and waits for its end.
+    /// Requests a run and waits for its end.
     pub(crate) fn run(&self, wish: &RunRequest) -> RequestResult {
         let ticket = self.client().trigger(wish).unwrap();
         self.client().wait(ticket).unwrap().unwrap()
     }
 
-    /// The processes that the daemon has started and not yet waited for.
+    /// Child processes that the daemon has not yet waited for.
     pub(crate) fn children(&self) -> Vec<i32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let children = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
@@ -216,7 +216,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
-        // Told twice it ends its turn by force; then nothing is left behind.
+        // A second signal kills its turn; then nothing is left behind.
         let pid = Pid::from_raw(i32::try_from(daemon.id()).unwrap());
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(10) {
@@ -231,7 +231,7 @@ impl Drop for Node {
     }
 }
 
-/// A repository of states, and the server that offers it.
+/// A states repository, and its server.
 pub(crate) struct Upstream {
     pub(crate) repo: ScratchRepo,
     pub(crate) server: GitHttpServer,
@@ -246,12 +246,12 @@ impl Upstream {
         Self { repo, server, name }
     }
 
-    /// The configuration that follows it, asked every second.
+    /// Configuration that follows it, with a poll every second.
     pub(crate) fn config(&self) -> String {
         self.config_as("honest")
     }
 
-    /// The same from a server that behaves like this.
+    /// Same, from a server with this behaviour.
     pub(crate) fn config_as(&self, mode: &str) -> String {
         let url = self.server.url(&format!("{mode}/{}/.git", self.name));
         format!("source: {{poll: 1s, timeout: 60s, remotes: [{{url: '{url}'}}]}}\n")
@@ -269,7 +269,7 @@ impl Upstream {
         self.push(node, &marker(text))
     }
 
-    /// Waits for so many more polls.
+    /// Waits for this many more polls.
     pub(crate) fn polls(&self, many: usize) {
         let _ = self.server.log();
         let mut seen = 0;
@@ -285,12 +285,12 @@ pub(crate) fn marker(text: &str) -> String {
     format!("marker: {{file.managed: [{{name: $D/marker, contents: {text}}}]}}\n")
 }
 
-/// An SLS whose command waits until somebody writes into the pipe `never`, or there is a file `go`.
+/// An SLS whose command waits until the pipe `never` is written to, or the file `go` exists.
 pub(crate) const STUCK: &str =
     "stuck: {cmd.run: [{name: 'echo $$ > $D/pid; test -e $D/go || read x < $D/never; echo x >> $D/ran'}]}\n";
 
 /// True while the daemon runs nothing.
 pub(crate) fn is_idle(status: &AgentStatus) -> bool {
     let doing = status.daemon.as_ref().map_or("", |daemon| &daemon.doing);
-    !["a run", "a dry run", "looking"].iter().any(|words| doing.starts_with(words))
+    !["a run", "a dry run", "checking"].iter().any(|words| doing.starts_with(words))
 }

@@ -1,4 +1,4 @@
-//! A host, the states for it and an agent's own root in a scratch directory, for tests on the built program.
+//! A host, its states and the agent's root in a scratch directory, for tests of the built program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A host with nothing on it; `$D` in the SLS is its directory.
+    /// An empty host; `$D` in the SLS is its directory.
     pub(crate) fn new(sls: &str) -> Self {
-        // In memory where there is such a place: what is killed here is a process, not the machine.
+        // In memory where possible: these tests kill a process, not the machine.
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let site = Self { dir: tempfile::Builder::new().prefix("zagent-site-").tempdir_in(place).unwrap() };
@@ -43,7 +43,7 @@ impl Site {
         words.map(str::to_owned).into_iter().chain(paths).collect()
     }
 
-    /// The command that runs the SLS; it prints JSON unless told otherwise.
+    /// The command that runs the SLS; it prints JSON by default.
     pub(crate) fn run(&self, more: &[&str]) -> Command {
         let mut command = Command::new(ZAGENT);
         command.args(self.words()).args(more);
@@ -54,7 +54,7 @@ impl Site {
         command
     }
 
-    /// What the history says, as JSON.
+    /// Output of the history, as JSON.
     pub(crate) fn history(&self, more: &[&str]) -> Output {
         let mut command = Command::new(ZAGENT);
         command.args(["history", "--out", "json", "--config"]).arg(self.path("zagent.yaml")).args(more);

@@ -19,7 +19,7 @@ fn a_tampered_blob_is_refused() {
     fs::remove_file(&place).unwrap();
     fs::copy(loose(victim.repo.work().join(".git"), &evil), &place).unwrap();
     let generations = victim.node.generations();
-    victim.node.turn().expect(0, &["warning", "is not taken"]);
+    victim.node.turn().expect(0, &["warning", "is held back"]);
     victim.node.call(&["source", "sync"]).expect(69, &[]);
     victim.node.stands_on(&victim.good);
     assert_eq!(victim.node.generations(), generations);
@@ -63,6 +63,6 @@ fn a_remote_that_misbehaves_is_given_up_and_the_last_good_revision_converges() {
         victim.node.stands_on(&victim.good);
     }
     fs::remove_file(victim.node.host().join("motd")).unwrap();
-    victim.node.turn().expect(0, &["warning", "is not taken"]);
+    victim.node.turn().expect(0, &["warning", "is held back"]);
     assert_eq!(victim.node.text("motd"), "one");
 }

@@ -51,10 +51,10 @@ fn an_outdated_testing_branch_is_named_and_ignored() {
     node.turn().changed(1);
     repo.git(&["reset", "-q", "--hard", &main]);
     let newer = repo.publish("two");
-    node.turn().expect(0, &["warning", "`testing/node` does not stand on top of `main`"]);
+    node.turn().expect(0, &["warning", "`testing/node` is not based on `main`"]);
     assert_eq!(node.text("motd"), "two");
     node.stands_on(&newer);
-    node.turn().expect(0, &["`testing/node` does not stand on top of `main`"]);
+    node.turn().expect(0, &["`testing/node` is not based on `main`"]);
     node.stands_on(&newer);
     repo.git(&["push", "-q", "origin", ":refs/heads/testing/node"]);
     node.turn().changed(0);

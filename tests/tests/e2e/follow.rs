@@ -149,7 +149,7 @@ fn a_revision_that_does_not_compile_is_not_published() {
     repo.commit();
     let bad = repo.push();
     fs::remove_file(node.host().join("motd")).unwrap();
-    node.turn().expect(65, &["is not taken: it does not compile", "motd.sls"]);
+    node.turn().expect(65, &["is held back: it does not compile", "motd.sls"]);
     assert_eq!(node.text("motd"), "one", "the last good revision converges");
     node.stands_on(&good);
     let why = node.status()["why_not"].clone();
@@ -188,7 +188,7 @@ fn the_second_remote_is_used_when_the_first_is_down() {
     let failing: Vec<bool> =
         status["remotes"].as_array().unwrap().iter().map(|r| !r["failing_since"].is_null()).collect();
     assert_eq!(failing, [true, false], "{status:#}");
-    assert!(node.call(&["status"]).out.contains("1 of 2 answer"), "{status:#}");
+    assert!(node.call(&["status"]).out.contains("1 of 2 reachable"), "{status:#}");
 }
 
 #[test]

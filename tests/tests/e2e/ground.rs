@@ -152,7 +152,7 @@ fn a_modified_cache_is_staged_again_without_a_remote() {
         change(&node.current().join("tree"));
         node.call(&["cache", "verify"]).expect(76, &[]);
         let said = node.turn();
-        said.expect(0, &["the cache was changed behind our back", "staging it anew"]);
+        said.expect(0, &["the cache was modified outside zagent", "staging it again"]);
         assert_eq!(said.json()["changed"], 0, "{how}: {said:?}");
         node.stands_on(&good);
     }
@@ -180,7 +180,7 @@ fn an_edit_that_hides_its_traces_is_detected() {
     let before = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(&path, text.replace("one", "eno")).unwrap();
     File::open(&path).unwrap().set_times(FileTimes::new().set_modified(before)).unwrap();
-    node.turn().expect(0, &["the cache was changed behind our back"]);
+    node.turn().expect(0, &["the cache was modified outside zagent"]);
     assert_eq!(node.text("motd"), "one");
 }
 
@@ -195,10 +195,10 @@ fn a_modified_cache_that_cannot_be_staged_again_is_refused() {
     let evil = format!("motd: {{file.managed: [{{name: {}/evil}}]}}\n", node.host().display());
     fs::write(node.current().join("tree/states/motd.sls"), evil).unwrap();
     fs::remove_dir_all(node.root().join("cache/repository.git")).unwrap();
-    node.turn().expect(76, &["the cache was changed behind our back", "no remote answers"]);
+    node.turn().expect(76, &["the cache was modified outside zagent", "no remote answers"]);
     assert!(!node.host().join("evil").exists());
     node.follow(&repo.url());
-    node.turn().expect(0, &["staging it anew"]);
+    node.turn().expect(0, &["staging it again"]);
     node.stands_on(&repo.head());
 }
 
@@ -243,6 +243,6 @@ fn a_wrong_configuration_stops_only_manual_runs() {
     repo.publish("two");
     node.turn().expect(2, &["source.remotes"]);
     let last = format!("--last-config={}", last.display());
-    node.turn_with(&["--trigger", "timer", &last]).expect(0, &["warning", "the last good one holds"]);
+    node.turn_with(&["--trigger", "timer", &last]).expect(0, &["warning", "using the last good one"]);
     assert_eq!(node.text("motd"), "two");
 }

@@ -117,7 +117,7 @@ fn a_revision_whose_runs_are_interrupted_is_rolled_back() {
         fs::write(&file, trial.to_string()).unwrap();
     };
     cut_off(4);
-    node.turn_with(&["--no-fetch"]).expect(1, &["were cut off", "rolling back"]);
+    node.turn_with(&["--no-fetch"]).expect(1, &["were interrupted", "rolling back"]);
     node.stands_on(&good);
     assert_eq!(node.status()["quarantined"][0]["revision"], stuck);
     assert!(!file.exists(), "the trial is over");

@@ -103,7 +103,7 @@ fn a_state_requests_a_reboot() {
     repo.push();
     node.turn().changed(1);
     let reason = node.status()["reboot"]["reason"].to_string();
-    assert!(reason.contains("the state `new-kernel` asked for it"), "{reason}");
+    assert!(reason.contains("the state `new-kernel` requested it"), "{reason}");
     node.turn().changed(0);
     assert!(!node.status()["reboot"].is_null(), "it is needed until it was done");
 }

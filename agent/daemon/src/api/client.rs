@@ -1,9 +1,11 @@
-//! A question in, the daemon's answer out: one request a connection, by hand.
+//! Request in, the daemon's response out: one request per connection, with a minimal HTTP client.
 //!
-//! Law: it never waits beyond its time nor reads beyond its bound. That no daemon runs is an answer of its own.
+//! Law: it never waits past its timeout and never reads past its limit. "No daemon is running" is a result of
+//! its own.
 //!
-//! ## Why by hand
-//! The HTTP client of the program knows no unix sockets, and a runtime would cost `zagent status` more than the question.
+//! ## Why a client of our own
+//! The program's HTTP client does not support unix sockets, and an async runtime would cost `zagent status`
+//! more than the request.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,24 +20,24 @@ use super::{RequestProgress, RequestResult, RunRefused, RunRequest, Ticket};
 use crate::LastRun;
 use crate::status::AgentStatus;
 
-/// How long an answer may take. Longer than the daemon waits for news of a wish.
+/// Timeout of a response. Longer than the daemon waits for progress of a request.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of an answer.
+/// Maximum size of a response.
 const MAX_REPLY_BYTES: u64 = 4 << 20;
-/// Shortest time that is set on a socket; zero would mean no limit at all.
+/// Shortest timeout of a socket; zero would mean no limit.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
-    #[error("no daemon answers on `{}`", .0.display())]
+    /// No daemon is listening.
+    #[error("no daemon is listening on `{}`", .0.display())]
     NoDaemon(PathBuf),
-    /// The system does not let us.
-    #[error("not allowed to use the socket `{}`", .0.display())]
+    /// Permission denied.
+    #[error("permission denied on the socket `{}`", .0.display())]
     Denied(PathBuf),
-    /// It was lost on the way.
-    #[error("cannot talk to the daemon on `{}`", path.display())]
+    /// The connection failed.
+    #[error("cannot communicate with the daemon on `{}`", path.display())]
     Io {
         /// The socket.
         path: PathBuf,
@@ -43,28 +45,28 @@ pub enum ClientError {
         #[source]
         source: io::Error,
     },
-    /// It makes no sense.
-    #[error("the daemon on `{}` gave an answer that makes no sense: {what}", path.display())]
+    /// The response is invalid.
+    #[error("the daemon on `{}` sent an invalid response: {what}", path.display())]
     InvalidReply {
         /// The socket.
         path: PathBuf,
         /// What.
         what: String,
     },
-    /// The daemon says no.
+    /// The daemon refused the request.
     #[error("{0}")]
     Refused(RunRefused),
-    /// The daemon cannot.
-    #[error("the daemon answered {code}: {message}")]
+    /// The daemon failed.
+    #[error("the daemon responded with {code}: {message}")]
     Failed {
-        /// The code of HTTP.
+        /// HTTP status code.
         code: u16,
-        /// Its words.
+        /// Its message.
         message: String,
     },
 }
 
-/// Asks the daemon.
+/// Client of the daemon.
 #[derive(Clone, Debug)]
 pub struct ApiClient {
     path: PathBuf,
@@ -77,30 +79,30 @@ struct HttpReply {
 }
 
 impl ApiClient {
-    /// Asks on a socket.
+    /// Uses this socket.
     #[must_use]
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self { path: socket.into(), timeout: REPLY_TIMEOUT }
     }
 
-    /// Waits at most so long for an answer.
+    /// Waits at most this long for a response.
     #[must_use]
     pub fn with_timeout(self, patience: Duration) -> Self {
         Self { timeout: patience, ..self }
     }
 
-    /// What there is to know.
+    /// Reads the status.
     ///
     /// # Errors
-    /// Fails when there is no answer.
+    /// Fails when there is no response.
     pub fn status(&self) -> Result<AgentStatus, ClientError> {
         self.decode(self.send_request("GET", "/v1/status", &[])?)
     }
 
-    /// The last run; none when there was none.
+    /// The last run; `None` when there was none.
     ///
     /// # Errors
-    /// Fails when there is no answer.
+    /// Fails when there is no response.
     pub fn last_run(&self) -> Result<Option<LastRun>, ClientError> {
         match self.send_request("GET", "/v1/runs/last", &[])? {
             HttpReply { code: 404, .. } => Ok(None),
@@ -108,10 +110,10 @@ impl ApiClient {
         }
     }
 
-    /// Asks for a run.
+    /// Requests a run.
     ///
     /// # Errors
-    /// Fails when there is no answer, or the daemon says no.
+    /// Fails when there is no response, or when the daemon refuses.
     pub fn trigger(&self, request: &RunRequest) -> Result<Ticket, ClientError> {
         let body = serde_json::to_vec(request).map_err(|e| self.invalid_reply(e.to_string()))?;
         let reply = self.send_request("POST", "/v1/trigger", &body)?;
@@ -121,18 +123,18 @@ impl ApiClient {
         self.decode(reply)
     }
 
-    /// What became of a wish. The daemon waits a few seconds for news before it answers that there are none.
+    /// Progress of a request. The daemon waits a few seconds for a change before it responds.
     ///
     /// # Errors
-    /// Fails when there is no answer.
+    /// Fails when there is no response.
     pub fn progress(&self, ticket: Ticket) -> Result<RequestProgress, ClientError> {
         self.decode(self.send_request("GET", &format!("/v1/trigger/{}", ticket.0), &[])?)
     }
 
-    /// Waits for the end of a wish; none when the daemon knows nothing of it.
+    /// Waits until a request is done; `None` when the daemon does not know it.
     ///
     /// # Errors
-    /// Fails when there is no answer.
+    /// Fails when there is no response.
     pub fn wait(&self, ticket: Ticket) -> Result<Option<RequestResult>, ClientError> {
         loop {
             match self.progress(ticket)? {
@@ -143,10 +145,10 @@ impl ApiClient {
         }
     }
 
-    /// Says that pause, pin or quarantine were changed.
+    /// Notifies the daemon that pause, pin or quarantine changed.
     ///
     /// # Errors
-    /// Fails when there is no answer.
+    /// Fails when there is no response.
     pub fn notify_changed(&self) -> Result<(), ClientError> {
         let reply = self.send_request("POST", "/v1/changed", &[])?;
         if reply.code == 204 { Ok(()) } else { Err(self.failed_error(&reply)) }
@@ -162,7 +164,7 @@ impl ApiClient {
     fn failed_error(&self, reply: &HttpReply) -> ClientError {
         let message = serde_json::from_slice::<serde_json::Value>(&reply.body).ok();
         let message = message.and_then(|v| Some(v.get("error")?.as_str()?.to_owned()));
-        ClientError::Failed { code: reply.code, message: message.unwrap_or_else(|| "no words".into()) }
+        ClientError::Failed { code: reply.code, message: message.unwrap_or_else(|| "no message".into()) }
     }
 
     fn invalid_reply(&self, what: impl Into<String>) -> ClientError {
@@ -193,7 +195,7 @@ impl ApiClient {
     }
 }
 
-/// Connects with a time limit, which the standard library has no way to say: a full queue would hold us for ever.
+/// Connects with a timeout, which the standard library does not support: a full backlog would block forever.
 fn connect_with_timeout(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket =
@@ -219,25 +221,25 @@ fn read_reply(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
             Err(e) => return Err(e),
         }
         if answer.len() as u64 > MAX_REPLY_BYTES {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too large"));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the response is too large"));
         }
     }
 }
 
 fn parse_reply(answer: &[u8]) -> Result<HttpReply, String> {
-    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").ok_or("it ends in its header")?;
-    let head = std::str::from_utf8(&answer[..end]).map_err(|_| "its header is no text")?;
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").ok_or("incomplete header")?;
+    let head = std::str::from_utf8(&answer[..end]).map_err(|_| "the header is not text")?;
     let mut lines = head.split("\r\n");
-    let first = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")).ok_or("it is no HTTP")?;
-    let code = first.get(..3).and_then(|code| code.parse().ok()).ok_or("it has no code")?;
+    let first = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")).ok_or("not an HTTP response")?;
+    let code = first.get(..3).and_then(|code| code.parse().ok()).ok_or("no status code")?;
     let body = answer[end + 4..].to_vec();
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
         if is("content-length") && value.trim().parse() != Ok(body.len()) {
-            return Err("it was cut off".into());
+            return Err("truncated".into());
         }
         if is("transfer-encoding") {
-            return Err("it comes in chunks".into());
+            return Err("chunked encoding is not supported".into());
         }
     }
     Ok(HttpReply { code, body })

@@ -1,4 +1,4 @@
-//! A daemon for tests: it has answers, and nothing behind them.
+//! A daemon for tests with fixed responses.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,20 +8,20 @@ use super::{
 };
 use crate::status::{AgentStatus, samples};
 
-/// A daemon that only has answers.
+/// A daemon with fixed responses.
 #[derive(Default)]
 pub struct FakeBackend {
-    /// What was asked for.
+    /// Recorded requests.
     pub requests: Mutex<Vec<RunRequest>>,
     pub asked: AtomicUsize,
     pub told: AtomicUsize,
-    /// How often a wish is still waiting.
+    /// How often a request is still waiting.
     pub waits: usize,
     pub stuck: AtomicBool,
     pub paused: bool,
-    /// What a run ends with.
+    /// Exit code of a run.
     pub exit: u8,
-    /// Held by a test that wants a daemon that does not answer.
+    /// Locked by a test that needs a daemon that does not respond.
     pub lock: Mutex<()>,
 }
 

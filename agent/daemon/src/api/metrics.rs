@@ -1,6 +1,7 @@
-//! A status and a few counters in, the text that Prometheus reads out.
+//! Status and counters in, Prometheus text out.
 //!
-//! Law: every line is a comment or a sample, every value is a number, and no label holds more than a bound or a secret.
+//! Law: every line is a comment or a sample, every value is a number, and labels have a maximum length and
+//! hold no secrets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,13 +16,13 @@ const MAX_LABEL: usize = 200;
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// What there is to know.
+    /// Agent status.
     pub status: AgentStatus,
     /// Runs since the start, by result: `ok`, `failed`, `canceled`.
     pub runs: BTreeMap<String, u64>,
 }
 
-/// What the process uses.
+/// Resource use of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMetrics {
     /// Bytes in memory.
@@ -31,20 +32,20 @@ pub struct ProcessMetrics {
 }
 
 impl ProcessMetrics {
-    /// This very process, now.
+    /// Measures this process now.
     #[must_use]
     pub fn measure() -> Self {
         let statm = std::fs::read_to_string("/proc/self/statm").ok();
         let pages = statm.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-        // The listing itself holds one open.
+        // The directory listing itself holds one descriptor.
         let fds = std::fs::read_dir("/proc/self/fd").ok().map(|dir| dir.count().saturating_sub(1) as u64);
         Self { resident: pages.map(|pages| pages * page), fds }
     }
 }
 
 impl Metrics {
-    /// The text, for what the process uses.
+    /// Renders the text, including the resource use of the process.
     #[must_use]
     pub fn render(&self, process: ProcessMetrics) -> String {
         let mut out = MetricsText::default();
@@ -66,13 +67,13 @@ impl Metrics {
     fn write_runs(&self, out: &mut MetricsText) {
         let status = &self.status;
         if let Some(time) = status.last_success {
-            let help = "When a run last succeeded.";
+            let help = "Time of the last successful run.";
             out.single("zagent_last_success_timestamp_seconds", "gauge", help, seconds(time));
         }
         if let Some(run) = &status.last_run {
-            let help = "When the last run began.";
+            let help = "Start time of the last run.";
             out.single("zagent_last_run_timestamp_seconds", "gauge", help, seconds(run.at));
-            let help = "How long the last run took.";
+            let help = "Duration of the last run.";
             let took = format!("{}.{:03}", run.duration_ms / 1000, run.duration_ms % 1000);
             out.single("zagent_last_run_duration_seconds", "gauge", help, took);
             let mut states = out.family("zagent_states", "gauge", "States of the last run, by result.");
@@ -80,19 +81,19 @@ impl Metrics {
                 states.sample(&[("result", word)], run.counts.get(word).copied().unwrap_or(0));
             }
         }
-        let help = "States that a run without news had to put right.";
+        let help = "States that drifted and were corrected by a run without a new revision.";
         out.single("zagent_drift_states", "gauge", help, status.drift);
         let mut runs = out.family("zagent_runs_total", "counter", "Runs since the agent started, by result.");
         for (result, count) in &self.runs {
             runs.sample(&[("result", result)], count);
         }
-        let help = "Revisions that were rolled back.";
+        let help = "Number of revisions rolled back.";
         out.single("zagent_rollbacks_total", "counter", help, status.rollbacks);
     }
 
     fn write_revision(&self, out: &mut MetricsText) {
         if let Some(current) = &self.status.current {
-            let help = "The revision that runs read, and who signed it.";
+            let help = "Current revision and its signers.";
             let signed_by = current.signed_by.join(",");
             let labels = [
                 ("revision", current.revision.as_str()),
@@ -103,11 +104,11 @@ impl Metrics {
             out.family("zagent_revision_info", "gauge", help).sample(&labels, 1);
         }
         if let Some(expires) = self.status.current.as_ref().and_then(|c| c.expires) {
-            let help = "When the manifest of the current generation ends to be valid.";
+            let help = "Expiry time of the manifest of the current generation.";
             out.single("zagent_expires_timestamp_seconds", "gauge", help, seconds(expires));
         }
         let help =
-            "For how long a newer revision is known that the node is not on; 0 when it is on the newest.";
+            "Time since a newer revision was seen that the node does not have; 0 when it has the newest.";
         let behind = self.status.behind_duration().map_or(0, |behind| behind.as_secs());
         out.single("zagent_behind_seconds", "gauge", help, behind);
     }
@@ -117,14 +118,14 @@ impl Metrics {
         let flag = |claim: bool| u8::from(claim);
         out.single("zagent_paused", "gauge", "1 while the agent is paused.", flag(status.paused.is_some()));
         out.single("zagent_pinned", "gauge", "1 while the node is pinned.", flag(status.pinned.is_some()));
-        let help = "Revisions that failed their health checks and are not tried again.";
+        let help = "Number of quarantined revisions.";
         out.single("zagent_quarantined", "gauge", help, status.quarantined.len());
         let help = "1 when the host should be rebooted.";
         out.single("zagent_reboot_required", "gauge", help, flag(status.reboot.is_some()));
     }
 
     fn write_fetch_failures(&self, out: &mut MetricsText) {
-        let help = "How often a remote did not answer as it should, by kind.";
+        let help = "Number of failed requests to a remote, by kind.";
         let mut failures = out.family("zagent_fetch_failures_total", "counter", help);
         for remote in &self.status.remotes {
             for (kind, count) in &remote.failures {

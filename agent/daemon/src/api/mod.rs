@@ -1,10 +1,10 @@
-//! Requests on the agent's socket in, what the agent knows or a wish handed to it out.
+//! Requests on the agent's socket in, agent status or a queued run request out.
 //!
-//! Law: everything about tokio stays in here, in one thread of its own. Whoever asks, however badly, never holds the agent: an
-//! answer is taken from memory, and everything on the wire has a bound in bytes, in number and in time.
+//! Law: all tokio code stays here, in its own thread. No client can block the agent: responses come from
+//! memory, and everything on the wire is limited in bytes, number and time.
 //!
-//! Two doors: the unix socket answers everything, and the system decides by its mode who may knock. The TCP address, when one
-//! is configured, answers `/healthz`, `/readyz` and `/metrics` and nothing else.
+//! Two listeners: the unix socket serves everything, and its file mode decides who can connect. The TCP
+//! address, when configured, serves only `/healthz`, `/readyz` and `/metrics`.
 
 pub mod client;
 pub mod metrics;
@@ -27,50 +27,52 @@ use serde::{Deserialize, Serialize};
 use crate::LastRun;
 use crate::status::AgentStatus;
 
-/// Who knows the answers: the daemon. Each call is answered from memory; none waits for a run, a disk or a remote.
+/// Source of the responses: the daemon. Each call is served from memory; none waits for a run, a disk or a
+/// remote.
 pub trait ApiBackend: Send + Sync + 'static {
-    /// What there is to know.
+    /// Agent status.
     fn status(&self) -> AgentStatus;
 
-    /// The same in numbers, and what was counted since the start.
+    /// Status in numbers, and counters since the start.
     fn metrics(&self) -> Metrics;
 
-    /// True while the loop of the daemon turns.
+    /// True while the daemon's event loop is running.
     fn is_alive(&self) -> bool;
 
-    /// Whether the configuration loads, and the current generation verifies and compiles; why not, in words.
+    /// Whether the configuration loads, and the current generation verifies and compiles; otherwise the
+    /// reason.
     ///
     /// # Errors
-    /// The reason not to be ready.
+    /// The reason for not being ready.
     fn readiness(&self) -> Result<(), String>;
 
-    /// Asks for a run. It is queued, or joined with one that is; the ticket tells what became of it.
+    /// Requests a run. It is queued, or merged with a queued one; the ticket identifies it.
     ///
     /// # Errors
-    /// The reason why there will be none.
+    /// The reason why it is refused.
     fn trigger(&self, request: RunRequest) -> Result<Ticket, RunRefused>;
 
-    /// What became of a wish. The last few results are remembered.
+    /// Progress of a request. The last few results are kept.
     fn progress(&self, ticket: Ticket) -> RequestProgress;
 
-    /// Pause, pin or quarantine were changed: look again.
+    /// Pause, pin or quarantine changed: read them again.
     fn controls_changed(&self);
 }
 
-/// A run that somebody asks for.
+/// A requested run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
-    /// True when nothing may be changed.
+    /// True for a dry run.
     #[serde(default)]
     pub test: bool,
-    /// What is run; what the top files select when empty.
+    /// SLS files to run; what the top files select when empty.
     #[serde(default)]
     pub sls: Vec<String>,
-    /// True when the remotes are asked first.
+    /// True to contact the remotes first.
     #[serde(default = "default_true")]
     pub fetch: bool,
-    /// True when somebody waits for the result.
+    /// True when a client waits for the result.
     #[serde(default)]
     pub wait: bool,
 }
@@ -85,21 +87,21 @@ impl Default for RunRequest {
     }
 }
 
-/// The number of a wish.
+/// Number of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u64);
 
-/// Why there will be no run.
+/// Why a run is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RunRefused {
-    /// The kind of reason.
+    /// Kind of reason.
     pub why: RunRefusedReason,
-    /// The reason, in words that name a way out.
+    /// Message, with what to do.
     pub message: String,
 }
 
-/// Kinds of reasons not to run.
+/// Kinds of reasons for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunRefusedReason {
@@ -107,41 +109,41 @@ pub enum RunRefusedReason {
     Paused,
     /// No maintenance window is open.
     Window,
-    /// Too many wishes wait already.
+    /// Too many requests are waiting.
     Busy,
-    /// The daemon is about to end.
+    /// The daemon is stopping.
     Stopping,
-    /// There is no such SLS, or the wish makes no sense.
+    /// There is no such SLS, or the request is invalid.
     Invalid,
 }
 
-/// What became of a wish.
+/// Progress of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RequestProgress {
-    /// It waits for its turn.
+    /// Waiting in the queue.
     Waiting,
-    /// It runs.
+    /// Running.
     Running {
-        /// Since when.
+        /// Start time.
         since: Timestamp,
     },
-    /// It is over.
+    /// Finished.
     Done {
-        /// How it ended.
+        /// Result.
         end: Box<RequestResult>,
     },
-    /// Nobody remembers it: the daemon was restarted, or it is long over.
+    /// Unknown: the daemon restarted, or the request finished long ago.
     Unknown,
 }
 
-/// How a wish ended.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestResult {
-    /// The exit code that `zagent run --once` would have ended with.
+    /// Exit code that `zagent run --once` would return.
     pub exit: u8,
-    /// The run, in short; none when there was nothing to run or no way to.
+    /// Summary of the run; none when there was nothing to run or it could not start.
     pub run: Option<LastRun>,
-    /// What there is to say without a run: that a revision was refused, that no remote answers.
+    /// Message when there was no run: a revision was refused, no remote answers.
     pub message: Option<String>,
 }

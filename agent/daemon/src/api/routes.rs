@@ -1,6 +1,6 @@
-//! A request in, a question to whoever knows and its answer as JSON or text out.
+//! HTTP request in, call to the backend and its result as JSON or text out.
 //!
-//! Law: what changes something is logged with who asked for it; an answer that does not come in time is 503 and holds no
+//! Law: requests that change something are logged with the user; a late response becomes 503 and delays no
 //! other request for longer than that.
 
 use std::sync::Arc;
@@ -18,24 +18,25 @@ use tokio::time::{Instant, sleep, timeout};
 use super::server::ApiLimits;
 use super::{ApiBackend, ProcessMetrics, RequestProgress, RunRefused, RunRefusedReason, RunRequest, Ticket};
 
-/// What a scraper of metrics expects.
+/// Content type that Prometheus expects.
 const METRICS_CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-/// How often news of a wish are looked for.
+/// Poll interval for the progress of a request.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Who asks on the socket.
+/// Peer of the socket.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketPeer {
     pub uid: u32,
     pub pid: Option<i32>,
 }
 
-/// Where questions are put.
+/// State of the routes.
 #[derive(Clone)]
 pub struct ApiState {
     backend: Arc<dyn ApiBackend>,
-    /// Without it, questions of clients that left would wait behind one that is not answered, without end.
+    /// Limits waiting calls: without it, calls of disconnected clients would queue up behind one that is
+    /// blocked.
     permits: Arc<Semaphore>,
     pub limits: ApiLimits,
 }
@@ -45,7 +46,7 @@ impl ApiState {
         Self { backend, permits: Arc::new(Semaphore::new(asking)), limits }
     }
 
-    /// Puts a question on another thread: a lock that is held may hold that one, never this.
+    /// Runs a call on another thread: a lock may block that thread, never this one.
     async fn query<T: Send + 'static>(
         &self,
         question: impl FnOnce(&dyn ApiBackend) -> T + Send + 'static,
@@ -62,21 +63,21 @@ impl ApiState {
         match timeout(self.limits.answer_timeout, asked).await {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => {
-                Err(error_response(StatusCode::INTERNAL_SERVER_ERROR, "the daemon fell over this question"))
+                Err(error_response(StatusCode::INTERNAL_SERVER_ERROR, "the daemon crashed on this request"))
             }
             Err(_) => {
-                Err(error_response(StatusCode::SERVICE_UNAVAILABLE, "the daemon does not answer in time"))
+                Err(error_response(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not respond in time"))
             }
         }
     }
 }
 
-/// What everybody may ask.
+/// Routes for everyone.
 pub fn public_router(state: ApiState) -> Router {
     common_routes().layer(DefaultBodyLimit::max(state.limits.body_bytes)).with_state(state)
 }
 
-/// What those may ask who may open the socket.
+/// Routes for clients that can open the socket.
 pub fn socket_router(state: ApiState) -> Router {
     common_routes()
         .route("/v1/status", get(status))
@@ -102,7 +103,7 @@ fn error_response(code: StatusCode, message: &str) -> Response {
 async fn healthz(State(state): State<ApiState>) -> Response {
     match state.query(|backend| backend.is_alive()).await {
         Ok(true) => "ok\n".into_response(),
-        Ok(false) => (StatusCode::SERVICE_UNAVAILABLE, "the agent's loop stands still\n").into_response(),
+        Ok(false) => (StatusCode::SERVICE_UNAVAILABLE, "the agent's event loop is stuck\n").into_response(),
         Err(response) => response,
     }
 }
@@ -128,10 +129,8 @@ async fn status(State(state): State<ApiState>) -> Result<Response, Response> {
 
 async fn last_run(State(state): State<ApiState>) -> Result<Response, Response> {
     let run = state.query(|backend| backend.status().last_run).await?;
-    Ok(run.map_or_else(
-        || error_response(StatusCode::NOT_FOUND, "there was no run yet"),
-        |run| Json(run).into_response(),
-    ))
+    Ok(run
+        .map_or_else(|| error_response(StatusCode::NOT_FOUND, "no run yet"), |run| Json(run).into_response()))
 }
 
 async fn trigger(
@@ -145,7 +144,7 @@ async fn trigger(
         pid = peer.pid,
         test = request.test,
         sls = request.sls.join(","),
-        "asked for a run"
+        "run requested"
     );
     let answer = state.query(move |backend| backend.trigger(request)).await?;
     Ok(match answer {
@@ -164,7 +163,7 @@ fn status_code(refused: &RunRefused) -> StatusCode {
     }
 }
 
-/// What became of a wish; while nothing did, the answer waits a while for news.
+/// Progress of a request; the response waits a while for a change.
 async fn progress(State(state): State<ApiState>, Path(ticket): Path<u64>) -> Result<Response, Response> {
     let until = Instant::now() + state.limits.progress_wait;
     loop {
@@ -181,7 +180,7 @@ async fn changed(
     State(state): State<ApiState>,
     Extension(peer): Extension<SocketPeer>,
 ) -> Result<Response, Response> {
-    tracing::info!(uid = peer.uid, pid = peer.pid, "told that pause, pin or quarantine changed");
+    tracing::info!(uid = peer.uid, pid = peer.pid, "client reports a change of pause, pin or quarantine");
     state.query(|backend| backend.controls_changed()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

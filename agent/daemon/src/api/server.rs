@@ -1,10 +1,10 @@
-//! Two addresses and somebody who knows the answers in, a thread that answers out.
+//! Two addresses and a backend in, a serving thread out.
 //!
-//! Law: the thread ends when its handle is dropped, whatever clients do. A connection carries one request and has a fixed
-//! time for all of it.
+//! Law: the thread ends when its handle is dropped, whatever clients do. A connection carries one request
+//! within a fixed time.
 //!
 //! ## Why not `axum::serve`
-//! It waits for ever for a client that sends half a header.
+//! It waits forever for a client that sends half a header.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -26,46 +26,46 @@ use super::ApiBackend;
 use super::routes::{self, ApiState, SocketPeer};
 use super::socket::SocketGuard;
 
-/// Threads that may ask for answers; an answer comes from memory, so two are plenty.
+/// Threads that call the backend; responses come from memory, so two are enough.
 const BACKEND_THREADS: usize = 2;
-/// Their stacks.
+/// Their stack size.
 const THREAD_STACK: usize = 256 << 10;
-/// How long a thread that has nothing to ask stays.
+/// How long an idle thread is kept.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How long threads that still ask may take when all ends.
+/// Time for running calls to finish on shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long to wait when the system has no descriptor left for a connection.
+/// Backoff when the system has no file descriptor left for a connection.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Where to answer, and whom.
+/// Addresses and limits.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
     /// The unix socket.
     pub socket: PathBuf,
-    /// The group that may use it, beside root and the daemon's own user.
+    /// Group that may use it, in addition to root and the daemon's user.
     pub group: Option<String>,
-    /// The TCP address of health and metrics.
+    /// TCP address for health and metrics.
     pub listen: Option<SocketAddr>,
-    /// What clients may cost.
+    /// Limits for clients.
     pub limits: ApiLimits,
 }
 
-/// What clients may cost.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiLimits {
-    /// Connections at one door at a time; more wait outside.
+    /// Concurrent connections per listener; more must wait.
     pub connections: usize,
-    /// How long the header of a request may take.
+    /// Timeout of the request header.
     pub header_timeout: Duration,
-    /// How long a connection may take from the first byte to the last.
+    /// Timeout of a connection, from the first byte to the last.
     pub connection_timeout: Duration,
-    /// How long an answer may take.
+    /// Timeout of a response.
     pub answer_timeout: Duration,
-    /// How long somebody who asks what became of a wish is kept waiting for news.
+    /// How long a progress request waits for a change.
     pub progress_wait: Duration,
-    /// Bytes of a header.
+    /// Maximum size of a header.
     pub header_bytes: usize,
-    /// Bytes of a body.
+    /// Maximum size of a body.
     pub body_bytes: usize,
 }
 
@@ -83,19 +83,19 @@ impl Default for ApiLimits {
     }
 }
 
-/// Why nobody answers.
+/// Why the API cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Another daemon listens there.
-    #[error("another daemon answers on `{}`: stop it, or give this one another `root`", .0.display())]
+    /// Another daemon listens on the socket.
+    #[error("another daemon is listening on `{}`: stop it, or set another `root` for this one", .0.display())]
     Taken(PathBuf),
-    /// There is something else.
-    #[error("`{}` is no socket: move it away", .0.display())]
+    /// The path is not a socket.
+    #[error("`{}` is not a socket: move it away", .0.display())]
     NoSocket(PathBuf),
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("cannot {act} the socket `{}`", path.display())]
     Socket {
-        /// What failed.
+        /// The operation that failed.
         act: &'static str,
         /// The socket.
         path: PathBuf,
@@ -103,11 +103,11 @@ pub enum ApiError {
         #[source]
         source: io::Error,
     },
-    /// There is no such group.
-    #[error("there is no group `{0}`: make it with groupadd, or correct `socket_group`")]
+    /// The group does not exist.
+    #[error("group `{0}` does not exist: create it with groupadd, or correct `socket_group`")]
     NoGroup(String),
     /// The group cannot be looked up.
-    #[error("cannot look up the group `{name}` of `socket_group`")]
+    #[error("cannot look up the group `{name}` set in `socket_group`")]
     Group {
         /// The group.
         name: String,
@@ -116,7 +116,7 @@ pub enum ApiError {
         source: io::Error,
     },
     /// The address cannot be used.
-    #[error("cannot listen on `{address}`, which `listen` names")]
+    #[error("cannot listen on `{address}` (set in `listen`)")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -125,11 +125,11 @@ pub enum ApiError {
         source: io::Error,
     },
     /// The thread cannot be started.
-    #[error("cannot start the thread that answers")]
+    #[error("cannot start the API thread")]
     Thread(#[source] io::Error),
 }
 
-/// Answers until it is dropped.
+/// Serves until it is dropped.
 #[derive(Debug)]
 pub struct ApiServer {
     stop: Option<oneshot::Sender<()>>,
@@ -139,7 +139,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// The TCP address that is served; with a port of 0 in the configuration, the one that the system chose.
+    /// TCP address in use; with port 0 in the configuration, the port that the system chose.
     #[must_use]
     pub const fn listen(&self) -> Option<SocketAddr> {
         self.listen
@@ -150,16 +150,16 @@ impl Drop for ApiServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that fell over answers no more, which is what is wanted.
+            // A thread that panicked no longer serves, which is the goal here.
             let _ = thread.join();
         }
     }
 }
 
-/// Starts to answer.
+/// Starts serving.
 ///
 /// # Errors
-/// Fails when an address cannot be had or the thread cannot be started.
+/// Fails when an address is not available or the thread cannot be started.
 pub fn serve(config: ApiConfig, backend: Arc<dyn ApiBackend>) -> Result<ApiServer, ApiError> {
     let (socket_guard, unix) = SocketGuard::open(&config.socket, config.group.as_deref())?;
     let tcp = config.listen.map(bind_tcp).transpose()?;
@@ -207,7 +207,7 @@ fn run_server(runtime: Runtime, all: ApiListeners, stopped: oneshot::Receiver<()
     if let Some(tcp) = tcp {
         runtime.spawn(serve_tcp(tcp, state));
     }
-    // The sender says nothing; it goes away.
+    // The sender sends nothing; dropping it is the signal.
     let _ = runtime.block_on(stopped);
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
 }
@@ -219,9 +219,9 @@ async fn serve_unix(unix: tokio::net::UnixListener, state: ApiState, open_to_gro
     while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
         let Some((stream, _)) = accept_or_wait(unix.accept().await).await else { continue };
         let Ok(peer) = stream.peer_cred() else { continue };
-        // With a group the system has already let in nobody but its members.
+        // With a group, the system has already admitted only its members.
         if !open_to_group && peer.uid() != own && peer.uid() != 0 {
-            tracing::warn!(uid = peer.uid(), "turned away from the socket");
+            tracing::warn!(uid = peer.uid(), "rejected a client of the socket");
             continue;
         }
         let router = router.clone().layer(Extension(SocketPeer { uid: peer.uid(), pid: peer.pid() }));
@@ -253,7 +253,7 @@ async fn accept_or_wait<T>(accepted: io::Result<T>) -> Option<T> {
     }
 }
 
-/// One request and its answer; whoever takes too long is cut off.
+/// Serves one request; a client that takes too long is disconnected.
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
@@ -269,7 +269,9 @@ async fn serve_connection(
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     match tokio::time::timeout(limits.connection_timeout, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(e)) => tracing::debug!(error = %e, "a client of the socket went away or made no sense"),
+        Ok(Err(e)) => {
+            tracing::debug!(error = %e, "a client of the socket disconnected or sent an invalid request")
+        }
         Err(_) => tracing::debug!("a client of the socket took too long"),
     }
 }

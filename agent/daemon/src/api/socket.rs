@@ -1,7 +1,7 @@
-//! The path of the socket and a group in, a listening socket that only they can open out.
+//! Socket path and group in, a listening socket that only they can open out.
 //!
-//! Law: nobody can connect before the mode is set, a live socket of somebody else is never taken away, and the one that was
-//! made here is removed by whoever made it.
+//! Law: no client can connect before the mode is set, a live socket of another process is never removed, and
+//! the process that creates the socket removes it.
 
 use std::fs::{DirBuilder, Metadata, Permissions};
 use std::io;
@@ -14,10 +14,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::server::ApiError;
 
-/// Connections that may wait to be accepted.
+/// Connections waiting to be accepted.
 const BACKLOG: i32 = 64;
 
-/// A socket in the file system; removed when dropped, unless another took its place.
+/// A socket in the file system; removed when dropped, unless another process replaced it.
 #[derive(Debug)]
 pub struct SocketGuard {
     path: PathBuf,
@@ -25,16 +25,16 @@ pub struct SocketGuard {
 }
 
 impl SocketGuard {
-    /// Binds the socket: for the daemon's own user and root, and for a group when one is named.
+    /// Binds the socket: for the daemon's user and root, and for a group when one is set.
     pub fn open(path: &Path, group: Option<&str>) -> Result<(Self, UnixListener), ApiError> {
         let group = group.map(find_group).transpose()?;
         let cannot = |act| move |source| ApiError::Socket { act, path: path.to_owned(), source };
-        private_dir(path).map_err(cannot("make the directory of"))?;
+        private_dir(path).map_err(cannot("create the directory of"))?;
         if let Some(group) = group {
             let dirs = path.ancestors().skip(1).take(2).filter(|dir| !dir.as_os_str().is_empty());
             dirs.into_iter()
                 .try_for_each(|dir| allow_group(dir, group))
-                .map_err(cannot("open the way to"))?;
+                .map_err(cannot("open the path to"))?;
         }
         remove_stale(path)?;
         let (flags, kind) = (SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, SocketType::STREAM);
@@ -42,9 +42,10 @@ impl SocketGuard {
             .map_err(|e| cannot("make")(e.into()))?;
         let address = SocketAddrUnix::new(path).map_err(|e| cannot("use the name of")(e.into()))?;
         rustix::net::bind(&socket, &address).map_err(|e| cannot("bind")(e.into()))?;
-        let made = std::fs::symlink_metadata(path).map_err(cannot("look at"))?;
+        let made = std::fs::symlink_metadata(path).map_err(cannot("inspect"))?;
         let socket_guard = Self { path: path.to_owned(), inode: inode_of(&made) };
-        // A socket that does not listen yet refuses everybody, so nobody slips in before the mode is set.
+        // A socket that does not listen yet refuses all connections, so no client gets in before the mode is
+        // set.
         if let Some(group) = group {
             chown(path, None, Some(group)).map_err(|e| cannot("change the group of")(e.into()))?;
         }
@@ -58,7 +59,7 @@ impl SocketGuard {
 impl Drop for SocketGuard {
     fn drop(&mut self) {
         if std::fs::symlink_metadata(&self.path).is_ok_and(|meta| inode_of(&meta) == self.inode) {
-            // What cannot be removed is found stale by the next daemon.
+            // What cannot be removed is detected as stale by the next daemon.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -81,7 +82,7 @@ fn private_dir(socket: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Lets a group pass through a directory of ours that nobody else can pass through; it still cannot list it.
+/// Lets a group traverse a private directory; the group still cannot list it.
 fn allow_group(dir: &Path, group: Gid) -> io::Result<()> {
     let meta = std::fs::metadata(dir)?;
     if meta.uid() != geteuid().as_raw() || meta.mode() & 0o007 != 0 {
@@ -91,13 +92,13 @@ fn allow_group(dir: &Path, group: Gid) -> io::Result<()> {
     std::fs::set_permissions(dir, Permissions::from_mode(0o710))
 }
 
-/// Removes a socket that nobody listens on any more.
+/// Removes a socket without a listener.
 fn remove_stale(path: &Path) -> Result<(), ApiError> {
     let cannot = |act| move |source| ApiError::Socket { act, path: path.to_owned(), source };
     let meta = match std::fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(cannot("look at")(e)),
+        Err(e) => return Err(cannot("inspect")(e)),
     };
     if !meta.file_type().is_socket() {
         return Err(ApiError::NoSocket(path.to_owned()));

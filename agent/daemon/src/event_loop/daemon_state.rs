@@ -1,6 +1,6 @@
-//! What the daemon knows, for whoever asks: kept by the loop, read by the thread that answers.
+//! Shared state of the daemon: written by the event loop, read by the API thread.
 //!
-//! Law: the loop writes, everybody else reads or leaves a wish; nobody waits for anybody.
+//! Law: the loop writes, all others read or leave a request; no side waits for the other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::Sender;
@@ -15,12 +15,12 @@ use crate::api::{
 };
 use crate::status::{AgentStatus, StatusInputs};
 
-/// Wishes that may wait at once.
+/// Maximum number of waiting requests.
 const MAX_WAITING: usize = 16;
-/// Results that are remembered.
+/// Number of results kept.
 const MAX_RESULTS: usize = 64;
 
-/// The desk.
+/// Shared state of the daemon.
 #[derive(Debug)]
 pub struct DaemonState {
     inner: Mutex<DaemonStateInner>,
@@ -43,7 +43,7 @@ impl DaemonState {
         Self {
             inner: Mutex::new(DaemonStateInner {
                 pieces: StatusInputs::default(),
-                ready: Err("the daemon has just begun".into()),
+                ready: Err("the daemon is starting".into()),
                 runs: BTreeMap::new(),
                 tickets: VecDeque::new(),
                 last: 0,
@@ -58,7 +58,7 @@ impl DaemonState {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The loop turns, and will again before that moment.
+    /// The loop is alive, and will be again before that moment.
     pub fn alive_until(&self, moment: Instant) {
         self.lock_inner().alive_until = moment;
     }
@@ -122,15 +122,18 @@ impl ApiBackend for DaemonState {
             let waiting = inner.tickets.iter().filter(|(_, p)| *p == RequestProgress::Waiting).count();
             let paused = inner.pieces.paused.as_ref().filter(|_| !request.test);
             if let Some(paused) = paused.filter(|p| p.until.is_none_or(|until| until > Timestamp::now())) {
-                let reason = paused.reason.as_deref().unwrap_or("no reason is given");
-                let message = format!("the agent is paused: {reason}; `zagent resume` ends that");
+                let reason = paused.reason.as_deref().unwrap_or("no reason given");
+                let message = format!("the agent is paused: {reason}; resume with `zagent resume`");
                 return refuse(RunRefusedReason::Paused, &message);
             }
             if inner.stopping {
-                return refuse(RunRefusedReason::Stopping, "the daemon is about to end");
+                return refuse(RunRefusedReason::Stopping, "the daemon is stopping");
             }
             if waiting >= MAX_WAITING {
-                return refuse(RunRefusedReason::Busy, "too many runs wait already; wait for one to end");
+                return refuse(
+                    RunRefusedReason::Busy,
+                    "too many runs are waiting: try again when one has finished",
+                );
             }
             inner.last += 1;
             let ticket = Ticket(inner.last);
@@ -143,7 +146,7 @@ impl ApiBackend for DaemonState {
         if self.send(DaemonEvent::RunRequested(request, ticket)) {
             Ok(ticket)
         } else {
-            refuse(RunRefusedReason::Stopping, "the daemon is about to end")
+            refuse(RunRefusedReason::Stopping, "the daemon is stopping")
         }
     }
 

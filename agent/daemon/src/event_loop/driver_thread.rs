@@ -1,7 +1,8 @@
-//! Rollouts that nobody drives in, rollouts that go on out: the loop of a node with `driver: true`, in a thread of its own.
+//! Rollouts without a driver in, progress of these rollouts out: the loop of a node with `driver: true`, in
+//! its own thread.
 //!
-//! Law: it adopts what is stale and steps aside for whoever drives. When the daemon ends it just stops: the record stays as
-//! it is, and another adopts it.
+//! Law: it adopts stale rollouts and yields to an active driver. When the daemon ends, it stops: the record
+//! stays as it is, and another driver adopts it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,23 +20,23 @@ use zagent_rollout::records::{Records, Reports};
 use crate::node_report;
 use zagent_config::error_chain;
 
-/// How often stale records are looked for.
+/// Scan interval for stale records.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60);
-/// How long after trouble a rollout is looked at again, at first and at most: sooner than its heartbeat is missed, and soon
-/// enough that nobody takes it over because of one write that failed.
+/// Backoff after an error of a rollout, initial and maximum: shorter than the heartbeat timeout, and short
+/// enough that one failed write does not lead to a takeover.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// Certificates are checked on this stack, and fleets are reckoned with.
+/// Stack for certificate checks and computations over a whole fleet.
 const STACK_BYTES: usize = 4 << 20;
 
-/// The thread; it ends when this is dropped, with what it does just then.
+/// The thread; it ends when this is dropped, after its current step.
 #[derive(Debug)]
 pub struct DriverThread {
-    /// Nothing is ever sent: that the other end is gone is the word to stop.
+    /// Nothing is ever sent: a closed channel is the stop signal.
     _alive: Sender<()>,
 }
 
 impl DriverThread {
-    /// Begins to look for rollouts that nobody drives.
+    /// Starts to look for rollouts without a driver.
     pub fn start(settings: Settings) -> io::Result<Self> {
         let (alive, stop) = channel();
         let thread = std::thread::Builder::new().name("drive".into()).stack_size(STACK_BYTES);
@@ -59,38 +60,38 @@ fn drive_rollouts(settings: &Settings, stop: &Receiver<()>) {
             Err(RecvTimeoutError::Timeout) | Ok(()) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // Whatever falls over in there, rollouts are driven on: nobody else may be there to do it.
+        // After a panic, rollouts are still driven: there may be no other driver.
         let went = std::panic::catch_unwind(AssertUnwindSafe(|| drive_loop.run_due())).unwrap_or_else(|_| {
             drive_loop.stores = None;
-            tracing::error!("driving rollouts fell over; the lines above say where. It goes on");
-            Err("it fell over".into())
+            tracing::error!("the rollout driver crashed and continues; the lines above show where");
+            Err("it crashed".into())
         });
-        // A board that is away for an hour is one line, not hundreds.
+        // A board that is unreachable for an hour logs one line, not hundreds.
         if let Err(words) = &went
             && said.as_ref() != Some(words)
         {
-            tracing::warn!("rollouts are not driven: {words}");
+            tracing::warn!("cannot drive rollouts: {words}");
         }
         said = went.err();
     }
 }
 
-/// Where rollouts and reports are: opened once, for what was read is not read again, and anew after trouble.
+/// Stores of rollouts and reports: opened once, so that nothing is read twice, and reopened after an error.
 struct DriverStores {
     records: Box<dyn Records>,
     reports: Box<dyn Reports>,
 }
 
-/// A rollout that this node drives.
+/// A rollout driven by this node.
 #[derive(Clone, Copy, Debug)]
 struct DrivenRollout {
-    /// When it is looked at next.
+    /// Time of the next step.
     at: Instant,
-    /// How long it is left alone after the next trouble.
+    /// Backoff after the next error.
     backoff: Duration,
 }
 
-/// What is driven here, and when.
+/// Rollouts driven here, and their due times.
 struct DriveLoop<'s> {
     me: String,
     settings: &'s Settings,
@@ -105,7 +106,7 @@ impl DriveLoop<'_> {
         self.driven.values().map(|ride| ride.at).min().unwrap_or(self.scan_at).min(self.scan_at)
     }
 
-    /// Everything that is due.
+    /// Runs everything that is due.
     fn run_due(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         let is_scan = begun >= self.scan_at;
@@ -114,7 +115,7 @@ impl DriveLoop<'_> {
         }
         let due: Vec<RolloutId> =
             self.driven.iter().filter(|(_, ride)| ride.at <= begun).map(|(id, _)| id.clone()).collect();
-        // Whatever goes wrong below, the next look comes after a while.
+        // Whatever fails below, the next scan comes after a while.
         for id in &due {
             self.back_off(id, begun);
         }
@@ -124,14 +125,14 @@ impl DriveLoop<'_> {
             return Ok(());
         };
         let went = self.drive_due(due, is_scan, (begun, Timestamp::now()), &mut places);
-        // What was read stays known; what did not answer is opened anew.
+        // What was read stays cached; a store that did not answer is reopened.
         if went == Ok(true) {
             self.stores = Some(places);
         }
         went.map(drop)
     }
 
-    /// Looks at each, and at those that nobody drives; false when a place did not answer.
+    /// Steps each rollout, and those without a driver; false when a store did not answer.
     fn drive_due(
         &mut self,
         mut due: Vec<RolloutId>,
@@ -158,7 +159,7 @@ impl DriveLoop<'_> {
                     self.driven.remove(&id);
                 }
                 Ok(DriveOutcome::SteppedAside { driver }) => {
-                    tracing::info!(rollout = %id, driver, "another drives it");
+                    tracing::info!(rollout = %id, driver, "another driver took over");
                     self.driven.remove(&id);
                 }
                 Err(error) => {
@@ -172,7 +173,8 @@ impl DriveLoop<'_> {
                     if !passes {
                         self.driven.remove(&id);
                     } else if !self.driven.contains_key(&id) {
-                        // Nobody else is there to drive one that was just found: it is tried again before the next scan.
+                        // No other driver may exist for one that was just found: it is retried before the
+                        // next scan.
                         self.back_off(&id, begun);
                     }
                 }
@@ -194,7 +196,7 @@ fn open_stores(settings: &Settings) -> Result<Option<DriverStores>, String> {
         return Ok(None);
     };
     let Some(reports) = BoardReports::open(settings).map_err(|error| error_chain(&error))? else {
-        return Err("there is no board to read reports from: set `board`".into());
+        return Err("no board to read reports from: set `board`".into());
     };
     Ok(Some(DriverStores { records: Box::new(records), reports: Box::new(reports) }))
 }

@@ -1,16 +1,16 @@
-//! The files that the daemon read in, what tells whether one of them is another by now out.
+//! Files that the daemon has read in, whether one of them was replaced out.
 //!
-//! Law: a few looks at directory entries; nothing is opened. Each of these files is replaced, never written in place.
+//! Law: it only stats a few files and opens none. Each of these files is replaced, never written in place.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use zagent_config::paths::Paths;
 
-/// Which file it is: its inode, and when it was written.
+/// Identity of a file: its inode and its modification time.
 type InodeStamp = Option<(u64, i64, i64)>;
 
-/// The marks of all of them.
+/// Stamps of all files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InodeStamps {
     pub memory: InodeStamp,
@@ -18,7 +18,7 @@ pub struct InodeStamps {
 }
 
 impl InodeStamps {
-    /// The files as they are now.
+    /// Reads the current stamps.
     pub fn read(paths: &Paths) -> Self {
         let others =
             [paths.current(), paths.pause(), paths.pin(), paths.quarantine(), paths.rollout_states()];
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_came_went_or_was_replaced_is_another() {
+    fn a_created_removed_or_replaced_file_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         let none = InodeStamps::read(&paths);

@@ -1,4 +1,4 @@
-//! What the daemon starts a process for, and the queue of it: like joins like.
+//! Jobs that the daemon starts a process for, and their queue: equal jobs are merged.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -6,31 +6,31 @@ use std::ffi::OsString;
 use crate::api::Ticket;
 use zagent_run::RunTrigger;
 
-/// What a process is for.
+/// Purpose of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// To see whether the current generation compiles.
+    /// Checks whether the current generation compiles.
     Probe,
     /// A turn.
     Turn {
-        /// What started it.
+        /// What triggered it.
         trigger: RunTrigger,
-        /// True when the remotes are asked first.
+        /// True to contact the remotes first.
         fetch: bool,
     },
 }
 
-/// One process that should be started.
+/// One process to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     pub kind: JobKind,
-    /// True when nothing may be changed.
+    /// True for a dry run.
     pub test: bool,
-    /// What is run; what the top files select when empty.
+    /// SLS files to run; what the top files select when empty.
     pub sls: Vec<String>,
-    /// The entry of the schedule that it is for.
+    /// Schedule entry that it belongs to.
     pub entry: Option<String>,
-    /// Who waits for it.
+    /// Tickets of waiting clients.
     pub tickets: Vec<Ticket>,
 }
 
@@ -39,7 +39,7 @@ impl Job {
         Self { kind: what, test: false, sls: Vec::new(), entry: None, tickets: Vec::new() }
     }
 
-    /// The command line, after the program.
+    /// Command line, without the program.
     pub fn args(&self, common: &[OsString], turns: &[OsString]) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         match self.kind {
@@ -62,24 +62,24 @@ impl Job {
         args
     }
 
-    /// What it is, for people.
+    /// Description for the log and the status.
     pub fn label(&self) -> String {
         let test = if self.test { "a dry run" } else { "a run" };
         match (self.kind, &self.entry) {
-            (JobKind::Probe, _) => "looking whether the states compile".into(),
-            (JobKind::Turn { .. }, Some(entry)) => format!("{test} of the entry `{entry}`"),
+            (JobKind::Probe, _) => "checking whether the states compile".into(),
+            (JobKind::Turn { .. }, Some(entry)) => format!("{test} of the schedule entry `{entry}`"),
             (JobKind::Turn { trigger: RunTrigger::Git, .. }, None) => format!("{test} for a new revision"),
-            (JobKind::Turn { trigger: RunTrigger::Manual, .. }, None) => format!("{test} that was asked for"),
+            (JobKind::Turn { trigger: RunTrigger::Manual, .. }, None) => format!("{test} on request"),
             (JobKind::Turn { trigger: RunTrigger::Rollout, .. }, None) => format!("{test} for a rollout"),
-            (JobKind::Turn { .. }, None) => format!("{test} by the clock"),
+            (JobKind::Turn { .. }, None) => format!("{test} on schedule"),
         }
     }
 
-    /// Joins another that asks for the same; false when it does not.
+    /// Merges another equal job; false when it is different.
     fn merge(&mut self, other: &Self) -> bool {
         match (&mut self.kind, other.kind) {
             (JobKind::Probe, JobKind::Probe) => true,
-            // A step of a rollout may run nothing at all: whoever waits for a run waits for another one.
+            // A rollout step may run nothing at all, so a client that waits for a run needs a separate job.
             (JobKind::Turn { trigger, .. }, JobKind::Turn { trigger: other_trigger, .. })
                 if (*trigger == RunTrigger::Rollout) != (other_trigger == RunTrigger::Rollout) =>
             {
@@ -101,16 +101,16 @@ impl Job {
     }
 }
 
-/// What became of an errand in the queue.
+/// Result of queuing a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueResult {
-    /// It waits by itself.
+    /// It waits as its own job.
     Queued,
-    /// It is part of another that waits.
+    /// It was merged into a waiting job.
     Merged,
 }
 
-/// Errands that wait, the oldest first.
+/// Waiting jobs, oldest first.
 #[derive(Debug, Default)]
 pub struct JobQueue {
     waiting: VecDeque<Job>,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn like_joins_like_and_nothing_is_lost() {
+    fn equal_jobs_are_merged_and_nothing_is_lost() {
         let mut queue = JobQueue::default();
         queue.push(turn(RunTrigger::Timer, false));
         queue.push(Job { tickets: vec![Ticket(7)], ..turn(RunTrigger::Manual, true) });
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_says_it_all() {
+    fn the_command_line_holds_all_options() {
         let probe = Job::new(JobKind::Probe).args(&["--config".into(), "/x".into()], &["--more".into()]);
         assert_eq!(probe, ["show", "lowstate", "--config", "/x"], "a probe is no turn");
         let job = Job { test: true, sls: vec!["a".into(), "b.c".into()], ..turn(RunTrigger::Git, false) };

@@ -1,4 +1,4 @@
-//! Errands in, processes out: one at a time, and what came of each.
+//! Jobs in, processes out: one at a time, with the result of each.
 
 use std::io;
 use std::process::ExitStatus;
@@ -17,7 +17,7 @@ use zagent_config::error_chain;
 use zagent_run::RunTrigger;
 
 impl Daemon<'_> {
-    /// Starts the next errand when nothing is under way.
+    /// Starts the next job when none is running.
     pub fn start_next_job(&mut self, now: Timestamp) {
         if self.running.is_some() || self.stopping {
             return;
@@ -38,7 +38,8 @@ impl Daemon<'_> {
             }
             Err(error) => {
                 let program = self.setup.program.display();
-                let words = format!("cannot start a turn: {error}; was `{program}` replaced or removed?");
+                let words =
+                    format!("cannot start a run: {error}; check whether `{program}` was replaced or removed");
                 tracing::error!("{words}");
                 self.state.finish(&job.tickets, RequestResult { exit: 1, run: None, message: Some(words) });
                 self.clock.run_ended(now, false, false);
@@ -49,17 +50,17 @@ impl Daemon<'_> {
         }
     }
 
-    /// A turn that takes too long is told to end, then ended.
+    /// A run that takes too long is told to stop, then killed.
     pub fn enforce_timeout(&mut self) {
         let Some(running) = &mut self.running else { return };
         if Instant::now() < running.until {
             return;
         }
         if running.terminated {
-            tracing::error!(pid = running.child.pid(), "the turn did not end when it was told to: ended");
+            tracing::error!(pid = running.child.pid(), "the run did not stop in time: killed");
             running.child.kill();
         } else {
-            tracing::error!(pid = running.child.pid(), "the turn takes too long: told to end");
+            tracing::error!(pid = running.child.pid(), "the run takes too long: stopping it");
             running.child.stop();
         }
         (running.terminated, running.until) = (true, Instant::now() + STOP_GRACE);
@@ -77,13 +78,17 @@ impl Daemon<'_> {
                 self.state.set_ready(match code {
                     0 => self.verify_current(),
                     _ if self.no_source => Err(states_source::NO_STATES.into()),
-                    _ => Err("the states of the current generation do not compile: `zagent show lowstate` says why".into()),
+                    _ => {
+                        Err("the states of the current generation do not compile: see `zagent show lowstate`"
+                            .into())
+                    }
                 });
             }
             JobKind::Turn { trigger, .. } => {
                 let ran = self.memory.last_run.clone().filter(|run| run.at >= since);
                 let success = code == 0;
-                // A turn for a revision that was not taken, and a step of a rollout, may have run nothing, and one of a few SLS says nothing about the rest.
+                // A turn for a rejected revision, and a rollout step, may have run nothing; a run of selected
+                // SLS files says nothing about the rest.
                 let whole = job.sls.is_empty()
                     && (ran.is_some() || !matches!(trigger, RunTrigger::Git | RunTrigger::Rollout));
                 if !job.test && whole {
@@ -92,7 +97,7 @@ impl Daemon<'_> {
                     let news = matches!(trigger, RunTrigger::Git | RunTrigger::Rollout);
                     self.clock.run_ended(now, went_well, news);
                 }
-                // What was run compiles, whether it went well or not.
+                // What was run compiles, whether it succeeded or not.
                 if ran.is_some() {
                     self.state.set_ready(self.verify_current());
                 } else if trigger != RunTrigger::Rollout {
@@ -112,26 +117,26 @@ impl Daemon<'_> {
         }
     }
 
-    /// What there is to say beside the run.
+    /// Message in addition to the run.
     fn job_message(&self, job: &Job, ran: bool, code: i32) -> Option<String> {
         const LOG: &str = "the daemon's log (`journalctl -u zagent`)";
         if job.test {
-            return Some(format!("a dry run leaves no record: its report is in {LOG}"));
+            return Some(format!("a dry run is not recorded: see {LOG} for its report"));
         }
         let held = self
             .memory
             .held
             .as_ref()
-            .map(|held| format!("revision {} is not taken: {}", held.revision.short(), held.message));
+            .map(|held| format!("revision {} is held back: {}", held.revision.short(), held.message));
         let failing =
             |remote: &RemoteHealth| remote.message.clone().filter(|_| remote.failing_since.is_some());
         let offline =
             || self.memory.remotes.iter().map(failing).collect::<Option<Vec<_>>>().map(|all| all.join("; "));
-        let silent = || (!ran && code != 0).then(|| format!("there was no run: {LOG} says why"));
+        let silent = || (!ran && code != 0).then(|| format!("nothing was run: see {LOG}"));
         held.or_else(|| offline().filter(|words| !words.is_empty())).or_else(silent)
     }
 
-    /// Whether the current generation is as it was published.
+    /// Whether the current generation is unmodified.
     pub fn verify_current(&self) -> Result<(), String> {
         let current =
             Cache::open(&self.settings.paths(), &self.settings.source).and_then(|cache| cache.current());

@@ -1,7 +1,7 @@
-//! The clock, the remotes, signals and wishes in, turns out: the loop that stays.
+//! Clock, remotes, signals and requests in, runs out: the event loop of the daemon.
 //!
-//! Law: the loop never waits for anything but the next event. A turn is a process of its own, a poll a thread of its own;
-//! one turn at a time, and a wish that comes while one runs waits, together with its like.
+//! Law: the loop waits only for the next event. A turn is a separate process, a poll a separate thread; one
+//! turn at a time, and a request that arrives meanwhile waits, merged with equal requests.
 
 pub mod daemon_state;
 pub mod driver_thread;
@@ -48,23 +48,23 @@ use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_run::RunTrigger;
 
-/// The longest the loop sleeps: a clock that was set, and a watchdog, are noticed by then.
+/// Maximum sleep of the loop, to notice a changed clock and to serve the systemd watchdog.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
-/// How long after its last sign the loop counts as dead.
+/// Time without a sign of life after which the loop counts as dead.
 const DEAD_AFTER: Duration = Duration::from_secs(120);
-/// How long a turn that was told to end may take before it is ended.
+/// Time for a turn to stop before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(90);
 
-/// Something that the loop must answer.
+/// An event for the loop.
 #[derive(Debug)]
 enum DaemonEvent {
-    /// The remotes were asked.
+    /// The remotes were polled.
     Polled(Box<RemotePoll>),
-    /// The records of rollouts were read, or the board was told.
+    /// Rollout records were read, or a report was published.
     Rollouts(RolloutThreadEvent),
-    /// Somebody wants a run.
+    /// A client requests a run.
     RunRequested(api::RunRequest, Ticket),
-    /// Pause, pin or quarantine may be others.
+    /// Pause, pin or quarantine may have changed.
     OrdersChanged,
     /// A local source directory changed.
     SourceChanged,
@@ -76,17 +76,17 @@ enum DaemonEvent {
     Stop,
 }
 
-/// What the daemon is made from.
+/// Inputs of the daemon.
 pub struct DaemonSetup<'a> {
-    /// The program that turns run as.
+    /// Program to run turns with.
     pub program: PathBuf,
-    /// The arguments of every process, such as `--config FILE`.
+    /// Arguments of every process, such as `--config FILE`.
     pub args: Vec<OsString>,
-    /// What only turns take.
+    /// Additional arguments of turns.
     pub turn_args: Vec<OsString>,
-    /// Reads the settings.
+    /// Loads the settings.
     pub settings: &'a dyn Fn() -> Result<Settings, CliError>,
-    /// What spreads the fleet over time.
+    /// Seed that spreads the fleet over time.
     pub seed: u64,
 }
 
@@ -96,10 +96,10 @@ struct Daemon<'a> {
     settings: Settings,
     clock: Scheduler,
     memory: AgentMemory,
-    /// What the files tell, as of the last look.
+    /// State read from the files, as of the last refresh.
     seen: StatusInputs,
     orders: OperatorOrders,
-    /// The files that all this was read from.
+    /// Stamps of the files that were read.
     stamps: InodeStamps,
     poller: Option<Poller>,
     participation: RolloutParticipation,
@@ -110,19 +110,19 @@ struct Daemon<'a> {
     notify: SdNotify,
     events: Sender<DaemonEvent>,
     since: Timestamp,
-    /// What the service manager was told last.
+    /// Last status sent to the service manager.
     last_status: String,
-    /// True while there is nothing that a run could read.
+    /// True while there are no states to run.
     no_source: bool,
     stopping: bool,
 }
 
-/// A process that is under way.
+/// A running process.
 struct RunningJob {
     child: TurnProcess,
     job: Job,
     since: Timestamp,
-    /// When it is told to end, then ended.
+    /// When it is told to stop, then killed.
     until: Instant,
     terminated: bool,
 }
@@ -130,7 +130,8 @@ struct RunningJob {
 /// Runs until it is told to stop.
 ///
 /// # Errors
-/// Fails when the settings are wrong, another daemon serves the socket, or the system refuses threads or signals.
+/// Fails when the settings are invalid, another daemon uses the socket, or the system refuses threads or
+/// signals.
 pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
     let settings = (setup.settings)()?;
     let (events, heard) = channel();
@@ -148,10 +149,13 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
         limits: api::ApiLimits::default(),
     };
     let _serving = api::serve(config, Arc::clone(&state) as Arc<dyn api::ApiBackend>)
-        .map_err(|error| failed("cannot answer", &error))?;
+        .map_err(|error| failed("cannot start the API", &error))?;
     let now = Timestamp::now();
     let saved = SchedulerState::read(&paths.schedule()).unwrap_or_else(|error| {
-        tracing::warn!(error = error_chain(&error), "when entries ran is forgotten");
+        tracing::warn!(
+            error = error_chain(&error),
+            "cannot read the schedule state, starting with an empty one"
+        );
         SchedulerState::default()
     });
     let clock = Scheduler::new(&settings, setup.seed, local_zone(), saved, now);
@@ -193,10 +197,10 @@ impl Daemon<'_> {
         self.queue.push(Job::new(JobKind::Probe));
         self.publish_state();
         self.notify.ready(&self.status_text());
-        tracing::info!(node = %self.settings.id, remotes = self.settings.source.remotes.len(), "the daemon is up");
+        tracing::info!(node = %self.settings.id, remotes = self.settings.source.remotes.len(), "daemon started");
     }
 
-    /// The loop.
+    /// The event loop.
     fn run_loop(&mut self, heard: &Receiver<DaemonEvent>) {
         while !(self.stopping && self.running.is_none()) {
             let now = Timestamp::now();
@@ -211,7 +215,7 @@ impl Daemon<'_> {
             match heard.recv_timeout(nap) {
                 Ok(event) => self.handle_event(event, Timestamp::now()),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The sender is part of the daemon itself.
+                // The daemon itself holds a sender, so the channel never closes.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.notify.ping_watchdog();
@@ -220,7 +224,7 @@ impl Daemon<'_> {
         self.notify.stopping("stopped");
     }
 
-    /// How long until something is due.
+    /// Time until something is due.
     fn sleep_time(&mut self, now: Timestamp) -> Duration {
         let watchdog = self.notify.watchdog_interval().unwrap_or(MAX_SLEEP);
         let child = self.running.as_ref().map_or(MAX_SLEEP, |running| {
@@ -232,7 +236,7 @@ impl Daemon<'_> {
         due.min(MAX_SLEEP).min(watchdog).min(child).min(self.rollout_sleep_time(now))
     }
 
-    /// Does what the clock says.
+    /// Does what is due by the clock.
     fn run_due(&mut self, now: Timestamp) {
         if self.stopping {
             return;
@@ -270,13 +274,13 @@ impl Daemon<'_> {
         self.save_schedule();
     }
 
-    /// Queues an errand that nobody asked for by hand, unless changes are not wanted now.
+    /// Queues an automatic job, unless changes are not allowed now.
     fn queue_automatic(&mut self, job: Job, now: Timestamp) {
         let nothing = self.no_source && matches!(job.kind, JobKind::Turn { fetch: false, .. });
         let obstacle = self.change_obstacle(now).filter(|_| !job.test).map(|(_, words)| words);
         match nothing.then(|| states_source::NO_STATES.to_owned()).or(obstacle) {
             Some(words) => {
-                tracing::info!(why = words, "no run now");
+                tracing::info!(why = words, "automatic run skipped");
                 if let Some(name) = &job.entry {
                     self.clock.entry_ended(name, now);
                 }
@@ -285,7 +289,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Queues an errand; an entry that joins one of its own that waits has no end of its own.
+    /// Queues a job; a schedule entry that is merged into its own waiting job does not end separately.
     fn enqueue(&mut self, job: Job, now: Timestamp) {
         let entry = job.entry.clone();
         if let (QueueResult::Merged, Some(name)) = (self.queue.push(job), entry) {
@@ -298,7 +302,7 @@ impl Daemon<'_> {
         self.orders.change_obstacle(&self.settings.windows, now, &local_zone())
     }
 
-    /// True when there is nothing that a run could read.
+    /// True when there are no states to run.
     fn has_no_source(&self) -> bool {
         self.seen.current.is_none() && !states_source::has_files(&self.settings.baked)
     }
@@ -329,7 +333,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// The configuration is read again; one that is wrong changes nothing.
+    /// Reads the configuration again; an invalid one changes nothing.
     fn reload(&mut self, now: Timestamp) {
         self.notify.reloading();
         match (self.setup.settings)() {
@@ -337,7 +341,8 @@ impl Daemon<'_> {
                 let fixed = |of: &Settings| (of.root.clone(), of.listen, of.socket_group.clone());
                 if fixed(&settings) != fixed(&self.settings) {
                     tracing::warn!(
-                        "the socket and the address stay as they are: `root`, `listen` and `socket_group` ask for a restart"
+                        "the socket and the address are unchanged: restart to apply `root`, `listen` and \
+                         `socket_group`"
                     );
                 }
                 self.settings = settings;
@@ -351,10 +356,13 @@ impl Daemon<'_> {
                     Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: true }),
                     now,
                 );
-                tracing::info!("the configuration was read again");
+                tracing::info!("configuration reloaded");
             }
             Err(trouble) => {
-                tracing::error!("the configuration is wrong and stays as it was: {}", trouble.summary());
+                tracing::error!(
+                    "the configuration is invalid, keeping the previous one: {}",
+                    trouble.summary()
+                );
             }
         }
         self.notify.ready(&self.status_text());
@@ -362,20 +370,20 @@ impl Daemon<'_> {
 
     fn stop(&mut self) {
         if let Some(running) = self.running.as_mut().filter(|_| self.stopping) {
-            // Told twice: whoever asks does not want to wait.
+            // A second signal: the sender does not want to wait.
             return running.child.kill();
         }
         self.stopping = true;
         self.stop_driving();
         self.state.set_stopping();
-        self.notify.stopping("stopping: the run under way is told to end");
+        self.notify.stopping("stopping: ending the current run");
         if let Some(running) = &mut self.running {
             running.child.stop();
             (running.terminated, running.until) = (true, Instant::now() + STOP_GRACE);
         }
     }
 
-    /// What the daemon does, in words.
+    /// What the daemon is doing, as text.
     fn status_text(&self) -> String {
         let now = Timestamp::now();
         if let Some(running) = &self.running {
@@ -390,7 +398,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Lays on the desk what everybody may see.
+    /// Publishes the state for API clients.
     fn publish_state(&mut self) {
         let words = self.status_text();
         if words != self.last_status {
@@ -417,7 +425,7 @@ impl Daemon<'_> {
         if self.memory != *before && self.running.is_none() {
             let paths = self.settings.paths();
             if let Err(error) = self.memory.save(&paths.memory()) {
-                tracing::warn!(%error, "what was seen is not kept");
+                tracing::warn!(%error, "cannot save state");
             }
             self.stamps.memory = InodeStamps::read(&paths).memory;
         }
@@ -425,7 +433,7 @@ impl Daemon<'_> {
 
     fn save_schedule(&mut self) {
         if let Err(error) = self.clock.save(&self.settings.paths().schedule()) {
-            tracing::warn!(error = error_chain(&error), "when entries ran is not kept");
+            tracing::warn!(error = error_chain(&error), "cannot save the schedule state");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The part that a node takes in rollouts of states: records and the clock in, turns and reports out.
+//! Participation of a node in states rollouts: records and time in, turns and reports out.
 //!
-//! Law: the loop only looks at what is on the disk and asks for a turn; the turn does what the phase asks for. So a daemon that is
-//! killed anywhere goes on where the phase is.
+//! Law: the loop only reads the disk and requests a turn; the turn does what the phase requires. A daemon
+//! that is killed at any point continues from its phase.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,44 +24,45 @@ use crate::{node_report, sync};
 use zagent_host::timezone::local_zone;
 use zagent_run::RunTrigger;
 
-/// How often records are read while no rollout speaks of this node.
+/// Poll interval of the records while no rollout includes this node.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(60);
-/// The longest that a board or a place of records which does not answer is left alone: while a rollout waits for this node, and
-/// else.
+/// Maximum backoff for a board or record store that does not answer: while a rollout waits for this node, and
+/// otherwise.
 const MAX_BACKOFF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(5 * 60));
-/// The longest between two turns that lead nowhere: while somebody waits for the node, and when it only goes back.
+/// Maximum interval between turns without progress: while others wait for the node, and while it only rolls
+/// back.
 const STUCK_BACKOFF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10 * 60));
-/// So many turns in a row that lead nowhere are worth a word in the status.
+/// Consecutive turns without progress before the status reports it.
 const STUCK_REPORT_AFTER: u32 = 3;
 
-/// Where the loop stands with rollouts.
+/// State of the loop concerning rollouts.
 #[derive(Debug, Default)]
 pub struct RolloutParticipation {
     rollouts: Option<RolloutThread>,
-    /// The thread that drives rollouts, on a node that may.
+    /// Driver thread, on a node with `driver: true`.
     driver: Option<DriverThread>,
-    /// Who this node is, once that is known.
+    /// Report of this node, once known.
     me: Option<Box<NodeReport>>,
-    /// When the records are read next, unless polls of the source tell when they changed.
+    /// When the records are read next, unless polls of the source show when they change.
     read_at: Timestamp,
-    /// The branches of the records when they were last asked for; none when polls do not tell.
+    /// Branches of the records at the last poll; none when polls do not show them.
     branches: Option<BTreeMap<String, Revision>>,
-    /// When a turn comes next at the earliest.
+    /// Earliest time of the next turn.
     turn_at: Timestamp,
-    /// Where the node stood after the last turn, and how many turns have led nowhere since.
+    /// Phase after the last turn, and the number of turns without progress since.
     stuck: (NodePhase, u32),
-    /// What the board was told last, and when.
+    /// Last published report, and when.
     published: Option<(NodeReport, Timestamp)>,
-    /// When the board is told next at the earliest.
+    /// Earliest time of the next report.
     publish_at: Timestamp,
-    /// How often in a row the records and the board did not answer.
+    /// Consecutive failures of the records and of the board.
     failures: [u32; 2],
-    /// Why the records or the board do not answer, or the rollout does not go on here, and since when.
+    /// Why the records or the board do not answer, or the rollout makes no progress here, and since when.
     pub unreachable: [Option<status::UnreachableService>; 3],
 }
 
 impl Daemon<'_> {
-    /// Listens to the places that the settings name.
+    /// Starts to watch the configured stores.
     pub fn start_participation(&mut self) {
         self.participation.driver = None;
         if self.settings.driver {
@@ -74,12 +75,12 @@ impl Daemon<'_> {
             None => {
                 self.participation.rollouts =
                     RolloutThread::start(self.settings.clone(), self.events.clone())
-                        .inspect_err(|error| tracing::error!(%error, "cannot listen to rollouts"))
+                        .inspect_err(|error| tracing::error!(%error, "cannot watch rollouts"))
                         .ok();
             }
         }
         (self.participation.branches, self.participation.published) = (None, None);
-        // The first poll of the source tells whether there is anything to read at all.
+        // The first poll of the source shows whether there is anything to read.
         let wait = if self.settings.rollout.url.is_some() { Duration::ZERO } else { IDLE_POLL_INTERVAL };
         self.participation.read_at = saturating_after(Timestamp::now(), wait);
         if let Some(rollouts) =
@@ -89,7 +90,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// The daemon is about to end: nothing more is driven.
+    /// Stops driving, because the daemon is stopping.
     pub fn stop_driving(&mut self) {
         self.participation.driver = None;
     }
@@ -117,7 +118,7 @@ impl Daemon<'_> {
         }
         let every = hurry.unwrap_or(IDLE_POLL_INTERVAL);
         let Some(rollouts) = &mut self.participation.rollouts else { return };
-        // A clock that was set back must not make the node deaf.
+        // A clock that was set back must not stop the node from reading.
         let longest = if self.participation.failures[0] == 0 { every } else { MAX_BACKOFF.1 };
         self.participation.read_at = self.participation.read_at.min(saturating_after(now, longest));
         if now >= self.participation.read_at {
@@ -126,7 +127,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// A poll of the source says which records there are, when that is where they are: only what changed is read.
+    /// Handles a poll of the source that also lists the records: only changed records are read.
     pub fn on_records_polled(&mut self, found: &RemoteHeads, now: Timestamp) {
         let first = self
             .settings
@@ -150,7 +151,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Whether the phase, the record or the time asks for something.
+    /// Whether the phase, the record or the time requires a turn.
     fn needs_turn(&self, now: Timestamp) -> bool {
         if self.running.is_some() {
             return false;
@@ -166,7 +167,7 @@ impl Daemon<'_> {
         is_turn_due(&self.orders.rollout_state, hold, now)
     }
 
-    /// Tells the board when there is something new, or it is time.
+    /// Publishes a report when something changed or the interval is over.
     fn publish_report(&mut self, now: Timestamp) {
         if self.settings.board.kind == BoardKind::None {
             return;
@@ -193,7 +194,7 @@ impl Daemon<'_> {
                     || now < *at
             }
         };
-        // A clock that was set back must not make the node mute.
+        // A clock that was set back must not stop the node from reporting.
         part.publish_at = part.publish_at.min(saturating_after(now, MAX_BACKOFF.1));
         if is_due && now >= part.publish_at && !rollouts.publishing {
             part.published = Some((report.clone(), now));
@@ -201,7 +202,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// The thread has something to say.
+    /// Handles an event of the rollout thread.
     pub fn on_thread_event(&mut self, heard: RolloutThreadEvent, now: Timestamp) {
         match heard {
             RolloutThreadEvent::Identified(me) => self.participation.me = Some(me),
@@ -213,18 +214,18 @@ impl Daemon<'_> {
                 if read.is_ok() {
                     self.read_files();
                 }
-                // A heartbeat of the driver changes nothing about what does not work here.
+                // A driver heartbeat does not change what fails here.
                 if self.orders.rollout_state != before && self.participation.stuck.1 == 0 {
                     self.participation.turn_at = now;
                 }
                 if read.is_err() {
-                    // Asked again at the next poll, or by the clock.
+                    // Read again at the next poll, or on schedule.
                     self.participation.branches = None;
                 }
                 if let Some(wait) = self.backoff(0, read.is_ok(), now) {
                     self.participation.read_at = saturating_after(now, wait);
                 }
-                self.note_unreachable(0, read, "the records of rollouts cannot be read", now);
+                self.note_unreachable(0, read, "cannot read the rollout records", now);
             }
             RolloutThreadEvent::Published(told) => {
                 if let Some(rollouts) = &mut self.participation.rollouts {
@@ -235,12 +236,12 @@ impl Daemon<'_> {
                 }
                 self.participation.publish_at =
                     saturating_after(now, self.backoff(1, told.is_ok(), now).unwrap_or_default());
-                self.note_unreachable(1, told, "the board is not told how this node does", now);
+                self.note_unreachable(1, told, "cannot publish the report of this node to the board", now);
             }
         }
     }
 
-    /// How long whoever did not answer is left alone.
+    /// Backoff of a store that did not answer.
     fn backoff(&mut self, which: usize, answered: bool, now: Timestamp) -> Option<Duration> {
         let failures = &mut self.participation.failures[which];
         *failures = if answered { 0 } else { failures.saturating_add(1) };
@@ -248,13 +249,13 @@ impl Daemon<'_> {
         (*failures > 0).then(|| self.clock.backoff_delay(self.settings.rollout.poll, *failures, most))
     }
 
-    /// Notes who does not answer; said once.
+    /// Records which store does not answer; logged once.
     fn note_unreachable(&mut self, which: usize, answer: Result<(), String>, what: &str, now: Timestamp) {
         let seen = &mut self.participation.unreachable[which];
         match answer {
             Ok(()) => {
                 if seen.take().is_some() {
-                    tracing::info!(what, "that is over");
+                    tracing::info!(what, "recovered");
                 }
             }
             Err(message) => {
@@ -271,7 +272,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// A turn ended: the next look at what it left comes in a while, later when it led nowhere.
+    /// Handles the end of a turn: the next check comes later, and much later without progress.
     pub fn on_turn_ended(&mut self, now: Timestamp) {
         let phase = &self.orders.rollout_state.node.phase;
         let (last, turns) = &mut self.participation.stuck;
@@ -291,16 +292,16 @@ impl Daemon<'_> {
         self.participation.turn_at = saturating_after(now, wait.max(SOAK_CHECK_INTERVAL));
         let stands = match goes_back {
             Some(why) if turns >= STUCK_REPORT_AFTER => Err(format!(
-                "{turns} turns did not bring the node back ({why}); the next comes in {}: the log says why, and `zagent \
-                 cache rollback` moves the node by hand",
+                "{turns} attempts to roll back failed ({why}); the next comes in {}: see the log, or run \
+                 `zagent cache rollback` to roll back manually",
                 zagent_rollout::Span(Duration::from_secs(wait.as_secs()))
             )),
             _ => Ok(()),
         };
-        self.note_unreachable(2, stands, "going back does not work", now);
+        self.note_unreachable(2, stands, "rollback fails", now);
     }
 
-    /// How long until something of this is due.
+    /// Time until something is due.
     pub fn rollout_sleep_time(&self, now: Timestamp) -> Duration {
         let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
         let reads = self.participation.rollouts.is_some() && self.participation.branches.is_none();
@@ -310,15 +311,15 @@ impl Daemon<'_> {
     }
 }
 
-/// How often the records are asked for while a rollout speaks of this node; with none it is not in a hurry.
+/// Poll interval of the records while a rollout includes this node; without one, the slow interval.
 fn rollout_poll_interval(rollout_state: &RolloutState, poll: Duration, now: Timestamp) -> Option<Duration> {
     rollout_state.is_under_way(now).then(|| poll.min(IDLE_POLL_INTERVAL))
 }
 
-/// Whether the phase, the record or the time asks for a turn.
+/// Whether the phase, the record or the time requires a turn.
 fn is_turn_due(rollout_state: &RolloutState, hold: RolloutHold<'_>, now: Timestamp) -> bool {
     match rollout_state.node.phase {
-        // How it does, and that its time is over, does not wait for anybody.
+        // Health checks and an expired deadline do not wait for anything.
         NodePhase::Applying { .. } | NodePhase::Soaking { .. } | NodePhase::RollingBack { .. } => true,
         NodePhase::Preparing { .. } if !hold.paused => true,
         NodePhase::Idle | NodePhase::Preparing { .. } | NodePhase::Staged { .. } => {
@@ -327,7 +328,7 @@ fn is_turn_due(rollout_state: &RolloutState, hold: RolloutHold<'_>, now: Timesta
     }
 }
 
-/// True when a turn should have left the node elsewhere. One that soaks is looked at again and again.
+/// True when a turn should have changed the phase. A soaking node is checked repeatedly.
 fn is_stuck(before: &NodePhase, after: &NodePhase) -> bool {
     let is_act = matches!(
         after,

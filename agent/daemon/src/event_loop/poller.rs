@@ -1,4 +1,4 @@
-//! The thread that asks the remotes: one that hangs until its deadline holds nobody else up.
+//! Polling thread: a remote that hangs until its deadline delays nothing else.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -9,38 +9,38 @@ use zagent_cache::source::{Deadline, RemotePoll, Remotes, SourceError, SourceErr
 
 use super::DaemonEvent;
 
-/// How long one poll may take, whatever a fetch may.
+/// Maximum duration of one poll, whatever the fetch timeout is.
 const MAX_POLL_TIME: Duration = Duration::from_secs(60);
-/// Certificates are checked on this stack.
+/// Stack for certificate checks.
 const STACK_BYTES: usize = 1 << 20;
 
-/// Who is asked for what.
+/// What to poll.
 pub struct PollRequest {
     /// The remotes.
     pub remotes: Remotes,
-    /// The branch that only this node follows.
+    /// Testing branch of this node.
     pub testing: Option<String>,
-    /// How long an answer may take.
+    /// Timeout.
     pub timeout: Duration,
 }
 
-/// A word to the thread.
+/// Command for the thread.
 enum PollerCommand {
     Poll,
     SetRequest(Box<PollRequest>),
 }
 
-/// The remotes, asked in a thread of their own.
+/// Poller of the remotes, in its own thread.
 #[derive(Debug)]
 pub struct Poller {
     commands: Sender<PollerCommand>,
     busy: bool,
-    /// True when the answer that is under way may be old by the time it comes.
+    /// True when the current poll may be outdated when it ends.
     poll_again: bool,
 }
 
 impl Poller {
-    /// Starts the thread; answers come as [`DaemonEvent::RemotePoll`].
+    /// Starts the thread; results arrive as [`DaemonEvent::RemotePoll`].
     pub fn start(asked: PollRequest, events: Sender<DaemonEvent>) -> io::Result<Self> {
         let (words, heard) = channel();
         let thread = std::thread::Builder::new().name("poll".into()).stack_size(STACK_BYTES);
@@ -48,19 +48,19 @@ impl Poller {
         Ok(Self { commands: words, busy: false, poll_again: false })
     }
 
-    /// Asks the remotes, unless they are being asked.
+    /// Polls the remotes, unless a poll is running.
     pub fn poll(&mut self) {
         if !self.busy {
             self.busy = self.commands.send(PollerCommand::Poll).is_ok();
         }
     }
 
-    /// Asks the remotes once more after this when they are being asked.
+    /// Polls once more after the current poll.
     pub const fn request_again(&mut self) {
         self.poll_again = self.busy;
     }
 
-    /// The answer is there.
+    /// Handles the end of a poll.
     pub fn poll_done(&mut self) {
         self.busy = false;
         if std::mem::take(&mut self.poll_again) {
@@ -68,9 +68,9 @@ impl Poller {
         }
     }
 
-    /// Asks others from now on.
+    /// Changes what to poll.
     pub fn set_request(&self, asked: PollRequest) {
-        // The thread ends with the program only.
+        // The thread ends only with the program.
         let _ = self.commands.send(PollerCommand::SetRequest(Box::new(asked)));
     }
 }
@@ -82,7 +82,7 @@ fn poll_loop(words: &Receiver<PollerCommand>, mut asked: PollRequest, events: &S
             PollerCommand::Poll => {
                 let deadline = Deadline::after(asked.timeout.min(MAX_POLL_TIME));
                 let poll = || asked.remotes.poll(asked.testing.as_deref(), Instant::now(), deadline);
-                // Whatever falls over in there, the loop must hear an answer or it would never ask again.
+                // After a panic the loop must still get a result, or it would never poll again.
                 let polled =
                     std::panic::catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| panic_result());
                 if events.send(DaemonEvent::Polled(Box::new(polled))).is_err() {
@@ -98,7 +98,7 @@ fn panic_result() -> RemotePoll {
         remote: String::new(),
         kind: SourceErrorKind::Local,
         retry_after: None,
-        message: "asking the remotes fell over; the lines above say where".into(),
+        message: "polling the remotes crashed; the lines above show where".into(),
         source: None,
     };
     RemotePoll { heads: None, failed: vec![error] }

@@ -1,4 +1,4 @@
-//! What remotes answer, and what others wrote into the node's files, in; what the daemon knows and queues out.
+//! Poll results and changed node files in, updated daemon state and queued jobs out.
 
 use jiff::Timestamp;
 use zagent_cache::source::{DirWatcher, RemotePoll};
@@ -18,17 +18,17 @@ use zagent_host::reboot::RebootHost;
 use zagent_host::timezone::local_zone;
 use zagent_run::RunTrigger;
 
-/// The branches that records of rollouts are on.
+/// Prefix of the branches with rollout records.
 const RECORD_BRANCH_PREFIX: &str = "rollout/";
 
 impl Daemon<'_> {
-    /// The remotes have answered, or not.
+    /// Handles the result of a poll.
     pub fn on_polled(&mut self, polled: RemotePoll, now: Timestamp) {
         if let Some(poller) = &mut self.poller {
             poller.poll_done();
         }
         let RemotePoll { heads: found, failed } = polled;
-        tracing::debug!(answered = found.is_some(), failed = failed.len(), "the remotes were asked");
+        tracing::debug!(answered = found.is_some(), failed = failed.len(), "remotes polled");
         for error in &failed {
             tracing::warn!(kind = error.kind.as_str(), "{}", error_chain(error));
         }
@@ -67,8 +67,8 @@ impl Daemon<'_> {
             (SyncDecision::Take(revision, _), Some((why, message))) => {
                 self.memory.hold_revision(revision, why, message, now);
             }
-            // The turn under way asks the remotes itself; what it missed is there at the next poll. Whether a testing
-            // branch counts is found out by a turn.
+            // The current turn contacts the remotes itself; what it misses is found by the next poll. A turn
+            // finds out whether a testing branch counts.
             (SyncDecision::Take(..) | SyncDecision::CheckTesting(..), None) if !self.is_fetching() => {
                 self.enqueue(Job::new(JobKind::Turn { trigger: RunTrigger::Git, fetch: true }), now);
             }
@@ -84,7 +84,7 @@ impl Daemon<'_> {
         self.running.as_ref().is_some_and(fetches)
     }
 
-    /// Reads again what others may have changed.
+    /// Reads files that other processes may have changed.
     pub fn read_files(&mut self) {
         let now = Timestamp::now();
         RolloutState::move_aside_damaged(&self.settings.paths());
@@ -99,7 +99,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Reads again what others have changed: a run by hand, a rollback, a pause that nobody told us of.
+    /// Reads what other processes changed: a manual run, a rollback, a pause without notification.
     pub fn refresh(&mut self, now: Timestamp) {
         let paths = self.settings.paths();
         if self.running.is_none() && InodeStamps::read(&paths) != self.stamps {
@@ -140,7 +140,7 @@ impl Daemon<'_> {
             Some(poller) => poller.set_request(asked),
             None => {
                 self.poller = Poller::start(asked, self.events.clone())
-                    .inspect_err(|error| tracing::error!(%error, "cannot ask remotes"))
+                    .inspect_err(|error| tracing::error!(%error, "cannot poll remotes"))
                     .ok();
             }
         }

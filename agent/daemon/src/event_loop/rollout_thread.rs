@@ -1,6 +1,6 @@
-//! The thread that reads the records of rollouts and tells the board how this node does: nothing of that holds the loop up.
+//! Thread that reads rollout records and publishes reports to the board, so that they never delay the loop.
 //!
-//! Law: a board or a place of records that cannot be reached is told once and disturbs nothing.
+//! Law: an unreachable board or record store is reported once and disturbs nothing.
 
 use std::cell::OnceCell;
 use std::io;
@@ -17,10 +17,10 @@ use crate::node_report;
 use crate::rollout_state::RolloutState;
 use zagent_config::error_chain;
 
-/// Certificates are checked on this stack.
+/// Stack for certificate checks.
 const STACK_BYTES: usize = 1 << 20;
 
-/// A word to the thread.
+/// Command for the thread.
 enum RolloutCommand {
     Identify,
     Read,
@@ -28,18 +28,18 @@ enum RolloutCommand {
     SetSettings(Box<Settings>),
 }
 
-/// What the thread has to say.
+/// Event from the thread.
 #[derive(Debug)]
 pub enum RolloutThreadEvent {
-    /// Who this node is.
+    /// Identity of this node.
     Identified(Box<NodeReport>),
-    /// The records were read, or why not.
+    /// Records were read, or the error.
     Read(Result<(), String>),
-    /// The board was told, or why not.
+    /// Report was published, or the error.
     Published(Result<(), String>),
 }
 
-/// The records and the board, asked in a thread of their own.
+/// Records and board, used in their own thread.
 #[derive(Debug)]
 pub struct RolloutThread {
     commands: Sender<RolloutCommand>,
@@ -48,7 +48,7 @@ pub struct RolloutThread {
 }
 
 impl RolloutThread {
-    /// Starts the thread; what it says comes as [`DaemonEvent::RolloutThread`].
+    /// Starts the thread; its events arrive as [`DaemonEvent::RolloutThread`].
     pub fn start(settings: Settings, events: Sender<DaemonEvent>) -> io::Result<Self> {
         let (words, heard) = channel();
         let thread = std::thread::Builder::new().name("rollouts".into()).stack_size(STACK_BYTES);
@@ -56,33 +56,33 @@ impl RolloutThread {
         Ok(Self { commands: words, reading: false, publishing: false })
     }
 
-    /// Asks who this node is.
+    /// Requests the identity of this node.
     pub fn identify(&self) {
         let _ = self.commands.send(RolloutCommand::Identify);
     }
 
-    /// Reads the records, unless they are being read.
+    /// Reads the records, unless a read is running.
     pub fn request_read(&mut self) {
         if !self.reading {
             self.reading = self.commands.send(RolloutCommand::Read).is_ok();
         }
     }
 
-    /// Tells the board, unless it is being told.
+    /// Publishes a report, unless one is being published.
     pub fn publish(&mut self, report: NodeReport) {
         if !self.publishing {
             self.publishing = self.commands.send(RolloutCommand::Publish(Box::new(report))).is_ok();
         }
     }
 
-    /// The settings are others from now on.
+    /// Changes the settings.
     pub fn set_settings(&self, settings: Settings) {
-        // The thread ends with the program only.
+        // The thread ends only with the program.
         let _ = self.commands.send(RolloutCommand::SetSettings(Box::new(settings)));
     }
 }
 
-/// What is asked, opened when it is first needed and again after trouble.
+/// Stores, opened on first use and reopened after an error.
 struct NodeStores {
     settings: Settings,
     me: OnceCell<NodeReport>,
@@ -95,7 +95,7 @@ impl NodeStores {
         Self { settings, me: OnceCell::new(), records: None, reports: None }
     }
 
-    /// Who this node is; looked for when somebody wants to know.
+    /// Report of this node; built on first use.
     fn own_report(&self) -> &NodeReport {
         self.me.get_or_init(|| node_report::base_report(&self.settings))
     }
@@ -150,8 +150,8 @@ fn serve_commands(words: &Receiver<RolloutCommand>, settings: Settings, events: 
     }
 }
 
-/// Whatever falls over in there, the loop must hear an answer or it would never ask again.
+/// After a panic the loop must still get a result, or it would never ask again.
 fn catch_panic(act: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     std::panic::catch_unwind(AssertUnwindSafe(act))
-        .unwrap_or_else(|_| Err("it fell over; the lines above say where".into()))
+        .unwrap_or_else(|_| Err("it crashed; the lines above show where".into()))
 }

@@ -10,7 +10,7 @@ use signal_hook::low_level;
 
 use super::DaemonEvent;
 
-/// The stack of a thread that only waits.
+/// Stack of a thread that only waits.
 const STACK_BYTES: usize = 64 << 10;
 
 /// Listens until it is dropped; the threads end with the program.
@@ -20,7 +20,7 @@ pub struct DaemonSignals {
 }
 
 impl DaemonSignals {
-    /// From now on, signals are events.
+    /// Turns signals into events from now on.
     pub fn watch(events: Sender<DaemonEvent>) -> io::Result<Self> {
         let mut signals = Self { handlers: Vec::new() };
         signals.register(&[SIGHUP], events.clone(), || DaemonEvent::Reload)?;

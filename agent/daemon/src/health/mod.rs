@@ -1,7 +1,7 @@
-//! Health checks in, a verdict for each out; two rounds in, what got worse between them out.
+//! Health checks in, one result per check out; two rounds in, regressions between them out.
 //!
-//! Law: a round always comes back: every try has a time limit, all checks go side by side, and whoever stops the agent stops them.
-//! A check that failed before a run says nothing about the run.
+//! Law: a round always returns: every attempt has a timeout, all checks run in parallel, and stopping the
+//! agent stops them. A check that failed before a run says nothing about the run.
 
 pub mod probe;
 
@@ -14,29 +14,29 @@ use zagent_config::settings::HealthSettings;
 
 use zagent_host::CancelToken;
 
-/// How long is waited between two tries of one check.
+/// Interval between two attempts of one check.
 pub const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// What a check may take beyond its own limits, before it is given up from outside.
+/// Extra time of a check beyond its own limits, before it is abandoned.
 const SLACK: Duration = Duration::from_secs(2);
-/// How often the word to stop is looked for.
+/// Poll interval of the stop signal.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What a check said.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthResult {
     /// The check.
     pub name: String,
-    /// True when its failure rolls back.
+    /// True when its failure triggers a rollback.
     pub required: bool,
-    /// True when all is well.
+    /// True when it passed.
     pub ok: bool,
-    /// What it saw the last time, in words.
+    /// Message of the last attempt.
     pub said: String,
-    /// How often it was tried.
+    /// Number of attempts.
     pub tries: usize,
 }
 
-/// Runs all checks; verdicts stand in the order of the checks. `between` is waited between two tries of one.
+/// Runs all checks; results are in the order of the checks. `between` is the interval between two attempts.
 #[must_use]
 pub fn run_checks(
     checks: &[HealthSettings],
@@ -51,13 +51,14 @@ pub fn run_checks(
         let thread = std::thread::Builder::new().name("health".into());
         match thread.spawn(move || sender.send((i, run_with_retries(&health, between, &stop)))) {
             Ok(_) => open += 1,
-            Err(e) => verdicts[i].said = format!("it could not be started: {e}"),
+            Err(e) => verdicts[i].said = format!("cannot start the check: {e}"),
         }
     }
     drop(sender);
     let begin = Instant::now();
     let longest = checks.iter().map(|health| max_duration(health, between)).max().unwrap_or_default();
-    // A thread that hangs beyond its limits, in a name lookup say, is left behind: it ends with the lookup.
+    // A thread that hangs beyond its limits, for example in a name lookup, is abandoned: it ends with the
+    // lookup.
     while open > 0 && !cancel.is_cancelled() && begin.elapsed() < longest {
         match receiver.recv_timeout(TICK) {
             Ok((i, verdict)) => {
@@ -70,14 +71,14 @@ pub fn run_checks(
     }
     if cancel.is_cancelled() {
         let unheard = verdicts.iter_mut().filter(|v| v.tries == 0);
-        unheard.for_each(|v| v.said = "it was stopped before it had an answer".into());
+        unheard.for_each(|v| v.said = "stopped before it had a result".into());
     }
     verdicts
 }
 
-/// What holds for a check that never comes back.
+/// Result of a check that never returns.
 fn unanswered_result(health: &HealthSettings) -> HealthResult {
-    let said = "it did not come back in time".to_owned();
+    let said = "did not finish in time".to_owned();
     HealthResult { name: health.name.clone(), required: health.required, ok: false, said, tries: 0 }
 }
 
@@ -100,17 +101,17 @@ fn run_with_retries(health: &HealthSettings, between: Duration, cancel: &Arc<Can
     verdict
 }
 
-/// What got worse.
+/// Checks that got worse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regressions {
     /// Checks that must not fail.
     pub required: Vec<HealthResult>,
-    /// Checks whose failure is only told.
+    /// Checks whose failure is only reported.
     pub wanted: Vec<HealthResult>,
 }
 
 impl Regressions {
-    /// True when the revision must go.
+    /// True when the revision must be rolled back.
     #[must_use]
     pub fn requires_rollback(&self) -> bool {
         !self.required.is_empty()
@@ -125,7 +126,8 @@ impl Regressions {
     }
 }
 
-/// Checks that were fine before and fail now. One that was not looked at before does not count: nobody knows that the run broke it.
+/// Checks that passed before and fail now. A check without an earlier result does not count: it is unknown
+/// whether the run broke it.
 #[must_use]
 pub fn find_regressions(before: &[HealthResult], after: &[HealthResult]) -> Regressions {
     let was_fine = |v: &&HealthResult| before.iter().any(|b| b.name == v.name && b.ok);

@@ -1,4 +1,4 @@
-//! One look at one thing: fine, or what is wrong with it, in words.
+//! One attempt of one check: passed, or a message that says what is wrong.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use zagent_host::exec;
 use zagent_host::exec::command_options::CommandOptions;
 use zagent_host::exec::{ExecCommand, ExitOutcome, ExitReason};
 
-/// Characters that are kept of what a command says.
+/// Maximum number of characters kept of a command's output.
 const MAX_TEXT: usize = 200;
 
 /// Looks once, for no longer than this.
@@ -31,12 +31,12 @@ fn probe_http(url: &str, timeout: Duration) -> Result<String, String> {
         .timeout_global(Some(timeout))
         .http_status_as_error(false)
         .max_redirects(5)
-        // What is checked is this host, not the way out of it.
+        // The check is about this host, so no proxy is used.
         .proxy(None)
         .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
         .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
         .build();
-    // An address may hold a password, and an error may hold the address.
+    // An address may contain a password, and an error may contain the address.
     let told = |e: ureq::Error| e.to_string().replace(url, "it");
     let answer = ureq::Agent::new_with_config(config).get(url).call().map_err(told)?;
     let said = format!("answered {}", answer.status().as_u16());
@@ -45,8 +45,8 @@ fn probe_http(url: &str, timeout: Duration) -> Result<String, String> {
 
 fn probe_tcp(address: &str, timeout: Duration) -> Result<String, String> {
     let until = Instant::now() + timeout;
-    let found = address.to_socket_addrs().map_err(|e| format!("its name is not known: {e}"))?;
-    let mut last = "its name has no address".to_owned();
+    let found = address.to_socket_addrs().map_err(|e| format!("the name does not resolve: {e}"))?;
+    let mut last = "the name has no address".to_owned();
     for address in found {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -72,11 +72,11 @@ fn probe_unit(unit: &str, timeout: Duration, cancel: &Arc<CancelToken>) -> Resul
     unit_state(&String::from_utf8_lossy(&outcome.stdout))
 }
 
-/// What a state of systemd means. One that reloads serves.
+/// Meaning of a systemd unit state. A reloading unit is serving.
 fn unit_state(text: &str) -> Result<String, String> {
     match text.trim() {
         state @ ("active" | "reloading" | "refreshing") => Ok(format!("is {state}")),
-        "" => Err("systemd does not say in which state it is".into()),
+        "" => Err("systemd does not report the state of the unit".into()),
         state => Err(format!("is {}", first_line(state))),
     }
 }
@@ -92,11 +92,11 @@ fn probe_command(text: &str, timeout: Duration, cancel: &Arc<CancelToken>) -> Re
     if outcome.success() { Ok("ended with 0".into()) } else { Err(exit_summary(&outcome, timeout)) }
 }
 
-/// `ended with 3: no space left`.
+/// `exited with 3: no space left`.
 fn exit_summary(outcome: &ExitOutcome, timeout: Duration) -> String {
     let how = match outcome.reason {
-        ExitReason::Exited(code) => format!("ended with {code}"),
-        ExitReason::Signaled(signal) => format!("was ended by signal {signal}"),
+        ExitReason::Exited(code) => format!("exited with {code}"),
+        ExitReason::Signaled(signal) => format!("was killed by signal {signal}"),
         ExitReason::TimedOut => format!("took longer than {timeout:?}"),
         ExitReason::Cancelled => "was stopped".into(),
     };
@@ -107,7 +107,7 @@ fn exit_summary(outcome: &ExitOutcome, timeout: Duration) -> String {
     }
 }
 
-/// The first line that says something.
+/// The first line that is not empty.
 fn first_line(text: &str) -> String {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     sanitize(first).chars().take(MAX_TEXT).collect()

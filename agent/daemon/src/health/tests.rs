@@ -7,7 +7,7 @@ use zagent_config::settings::HealthProbe;
 
 use super::*;
 
-/// Answers each connection with the next of these, the last one for ever; nothing at all for an empty text.
+/// Answers each connection with the next of these, repeating the last one; sends nothing for an empty text.
 fn server(answers: &'static [&'static str]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -40,13 +40,13 @@ fn run(checks: &[HealthSettings]) -> Vec<(bool, String, usize)> {
     verdicts.into_iter().map(|v| (v.ok, v.said, v.tries)).collect()
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 #[test]
-fn every_kind_is_looked_at_and_verdicts_stand_in_order() {
+fn every_kind_is_checked_and_results_are_in_order() {
     let checks = [
         health("up", http(server(&["204 No Content"])), 1),
         health("down", http(server(&["503 Service Unavailable"])), 2),
@@ -65,20 +65,20 @@ fn every_kind_is_looked_at_and_verdicts_stand_in_order() {
     assert_eq!(got[2], fine("answered 200", 3));
     assert_eq!(got[3], fine("accepts connections", 1));
     assert!(!got[4].0 && got[4].1.contains("refused"), "{got:?}");
-    assert_eq!(got[5], fine("ended with 0", 1));
-    assert_eq!(got[6], bad("ended with 3: disk full", 1));
-    assert!(!got[7].0 && got[7].1.starts_with("ended with 127"), "{got:?}");
+    assert_eq!(got[5], fine("exited with 0", 1));
+    assert_eq!(got[6], bad("exited with 3: disk full", 1));
+    assert!(!got[7].0 && got[7].1.starts_with("exited with 127"), "{got:?}");
 }
 
 #[test]
-fn a_password_in_an_address_is_not_told() {
+fn a_password_in_an_address_is_not_printed() {
     let url = format!("http://bot:s3cret@{}/", nobody());
     let got = run(&[health("web", HealthProbe::Http(url), 1)]);
     assert!(!got[0].0 && !got[0].1.contains("s3cret"), "{got:?}");
 }
 
 #[test]
-fn what_hangs_is_given_up() {
+fn a_hanging_check_is_abandoned() {
     let quick = |check| HealthSettings { timeout: Duration::from_millis(150), ..health("x", check, 1) };
     let got = run(&[quick(http(server(&[""]))), quick(HealthProbe::Command("sleep 100".into()))]);
     assert!(got.iter().all(|(ok, _, tries)| !ok && *tries == 1), "{got:?}");
@@ -87,7 +87,7 @@ fn what_hangs_is_given_up() {
 }
 
 #[test]
-fn who_stops_the_agent_stops_the_checks() {
+fn stopping_the_agent_stops_the_checks() {
     let cancel = Arc::new(CancelToken::new());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let web = http(listener.local_addr().unwrap());
@@ -95,18 +95,18 @@ fn who_stops_the_agent_stops_the_checks() {
     let begin = Instant::now();
     let verdicts = std::thread::scope(|scope| {
         let round = scope.spawn(|| run_checks(&checks, Duration::from_secs(60), &cancel));
-        // Asked, and never answered.
+        // Connected, and never answered.
         let _held = listener.accept().unwrap();
         cancel.cancel();
         round.join().unwrap()
     });
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     assert!(verdicts.iter().all(|v| !v.ok));
-    assert_eq!(verdicts[0].said, "it was stopped before it had an answer");
+    assert_eq!(verdicts[0].said, "stopped before it had a result");
 }
 
 #[test]
-fn only_what_was_fine_before_counts() {
+fn only_checks_that_passed_before_count() {
     let verdict = |name: &str, required, ok| HealthResult {
         name: name.into(),
         required,
@@ -139,15 +139,15 @@ fn only_what_was_fine_before_counts() {
     assert!(!find_regressions(&[], &after).requires_rollback());
 }
 
-/// With systemd it is inactive, without it nobody can tell: fine it is nowhere.
+/// With systemd the unit is inactive, without it the state is unknown: it never passes.
 #[test]
-fn a_unit_that_is_not_there_is_not_fine() {
+fn a_missing_unit_does_not_pass() {
     let got = run(&[health("unit", HealthProbe::Unit("no-such-unit-anywhere.service".into()), 1)]);
     let known = ["is inactive", "systemctl ended with", "cannot start `systemctl`"];
     assert!(!got[0].0 && known.iter().any(|said| got[0].1.starts_with(said)), "{got:?}");
 }
 
 #[test]
-fn without_checks_there_is_nothing_to_say() {
+fn without_checks_there_are_no_regressions() {
     assert!(run(&[]).is_empty());
 }

@@ -1,4 +1,4 @@
-//! What a node says of itself, and how often.
+//! What a node reports, and how often.
 
 use zagent_config::settings::{ConfigFragment, MergedConfig};
 
@@ -26,7 +26,7 @@ fn moment<'a>(
 }
 
 #[test]
-fn the_board_is_told_at_its_pace_and_with_every_look_in_a_rollout() {
+fn reports_follow_the_board_interval_and_every_read_in_a_rollout() {
     let minutes = |n: u64| Duration::from_secs(60 * n);
     let seconds = Duration::from_secs;
     for (board, idle, under_way) in [
@@ -54,7 +54,7 @@ fn the_board_is_told_at_its_pace_and_with_every_look_in_a_rollout() {
 }
 
 #[test]
-fn a_node_that_needs_a_mended_revision_is_not_left_out() {
+fn a_node_that_needs_a_fixed_revision_takes_part() {
     let base = base_report(&settings(""));
     let mut memory = AgentMemory { failures: 9, ..AgentMemory::default() };
     let head = "a".repeat(40).parse().unwrap();
@@ -64,7 +64,7 @@ fn a_node_that_needs_a_mended_revision_is_not_left_out() {
 }
 
 #[test]
-fn who_wants_a_node_where_it_is_leaves_it_out_and_what_holds_it_is_told() {
+fn a_held_node_takes_no_part_and_reports_the_reason() {
     let base = base_report(&settings(""));
     let memory = AgentMemory::default();
     let pin = NodePin { to: "main".parse().unwrap(), since: at("09:00:00"), by: "root".into(), reason: None };
@@ -88,14 +88,14 @@ fn who_wants_a_node_where_it_is_leaves_it_out_and_what_holds_it_is_told() {
 
     let windows = settings("windows: [{from: '22:00', to: '23:00', timezone: UTC}]").windows;
     let hold = current_report(&base, &moment(&memory, &OperatorOrders::default(), &windows)).hold.unwrap();
-    assert!(hold.starts_with("outside of its window until 2026-11-16 "), "{hold}");
+    assert!(hold.starts_with("outside its window until 2026-11-16 "), "{hold}");
     let orders = OperatorOrders::default();
     let open = ReportInputs { now: at("22:30:00"), ..moment(&memory, &orders, &windows) };
     assert_eq!(current_report(&base, &open).hold, None);
 }
 
 #[test]
-fn the_daemon_tells_of_itself_and_its_age_alone_is_no_news() {
+fn the_daemon_reports_itself_and_its_age_alone_is_no_change() {
     let base = base_report(&settings(""));
     let (memory, orders) = (AgentMemory::default(), OperatorOrders::default());
     let one = current_report(&base, &moment(&memory, &orders, &[]));
@@ -108,7 +108,7 @@ fn the_daemon_tells_of_itself_and_its_age_alone_is_no_news() {
 }
 
 #[test]
-fn facts_are_a_few_and_those_that_are_asked_for_and_none_is_long() {
+fn grains_are_the_fixed_and_configured_ones_and_none_is_long() {
     let told = reported_facts(&settings("rollout: {facts: [num_cpus, no_such_fact]}"));
     assert!(told.contains_key("num_cpus") && !told.contains_key("no_such_fact"), "{told:?}");
     assert!(!reported_facts(&settings("")).contains_key("num_cpus"));

@@ -1,7 +1,8 @@
-//! What runs changed in, lines of JSON out, for whoever asks months later.
+//! Changes of runs in, JSON lines out, for questions months later.
 //!
-//! Law: only changes, and only real ones: a dry run and a run that found nothing to do write nothing. A line says what changed and
-//! never what was in it: no contents, no differences, no output, no secrets. Each line is one write at the end of the file.
+//! Law: only real changes: a dry run and a run without changes write nothing. A line says what changed and
+//! never its content: no contents, no diffs, no output, no secrets. Each line is one write at the end of the
+//! file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -18,13 +19,13 @@ use zagent_config::SecretMask;
 use zagent_config::mask::MASKED_TEXT;
 use zagent_run::{RunMode, RunReport, StateOutcome};
 
-/// When the file is put aside.
+/// Size at which the file is rotated.
 const MAX_FILE_BYTES: u64 = 10 << 20;
-/// Characters of one value.
+/// Maximum characters of one value.
 const MAX_VALUE_CHARS: usize = 120;
-/// Keys of one mapping.
+/// Maximum keys of one mapping.
 const MAX_KEYS: usize = 50;
-/// How deep changes are told: a package, and its old and new version.
+/// Maximum depth of changes: a package, and its old and new version.
 const MAX_DEPTH: usize = 2;
 
 /// Keys of changes whose values are contents.
@@ -54,12 +55,12 @@ struct AuditLine<'a> {
     sls: String,
     fun: String,
     name: String,
-    /// False when it changed something and failed all the same.
+    /// False when it changed something and still failed.
     success: bool,
     changes: JsonValue,
 }
 
-/// Writes what a run changed; gives how many lines that were.
+/// Writes what a run changed; returns the number of lines.
 ///
 /// # Errors
 /// Fails when the file cannot be written.
@@ -101,7 +102,7 @@ fn write_with_rotation(
     Ok(changed.len())
 }
 
-/// Opens the file at its end. What a full disk cut off in the middle of a line ends there, and the next line is whole.
+/// Opens the file for appending. A line truncated by a full disk is terminated, so the next line is complete.
 fn open_append(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -145,7 +146,7 @@ fn audit_line<'a>(report: &'a RunReport, state: &StateOutcome, mask: &SecretMask
     }
 }
 
-/// What changed, without what was in it.
+/// What changed, without contents.
 fn summarize_changes(changes: &Map, mask: &SecretMask, depth: usize) -> JsonValue {
     let mut out = Json::new();
     for (key, value) in changes.iter().take(MAX_KEYS) {
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_put_aside_when_it_is_large_and_no_line_is_lost() {
+    fn a_large_file_is_rotated_and_no_line_is_lost() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let run = report(RunMode::Apply, (0..8).map(|n| one(&format!("/{n}"), r#"{"x": 1}"#)).collect());
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_does_not_spoil_the_next() {
+    fn a_truncated_line_does_not_damage_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         std::fs::write(&path, "{\"half\": ").unwrap();
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_through_a_link() {
+    fn links_are_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("audit.jsonl"), dir.path().join("other"));
         std::os::unix::fs::symlink(&other, &path).unwrap();

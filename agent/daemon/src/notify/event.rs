@@ -1,4 +1,4 @@
-//! A report in, what is worth telling about it out.
+//! Run report in, notification event out.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use zagent_config::SecretMask;
 use zagent_run::tally::Tally;
 use zagent_run::{RunMode, RunReport, StateStatus};
 
-/// How many failed states are named.
+/// Maximum number of failed states to name.
 const MAX_FAILED: usize = 20;
-/// Characters of one comment or message.
+/// Maximum characters of one comment or message.
 const MAX_TEXT: usize = 300;
 
-/// Something that happened, ready to be sent.
+/// An event to send.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NotifyEvent {
-    /// The weightiest of the occasions.
+    /// Most important of the occasions.
     pub event: &'static str,
-    /// All occasions, by their words.
+    /// All occasions, by their names.
     pub occasions: Vec<&'static str>,
     /// When.
     pub time: Timestamp,
@@ -28,7 +28,7 @@ pub struct NotifyEvent {
     pub node: String,
     /// The revision, or where the states came from.
     pub revision: String,
-    /// In words, when there is more to say than the numbers.
+    /// Message, when there is more than the numbers.
     pub message: Option<String>,
     /// The run, when there was one.
     pub run: Option<EventRun>,
@@ -37,19 +37,19 @@ pub struct NotifyEvent {
 /// The run of an event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EventRun {
-    /// Its name in the history.
+    /// Run ID in the history.
     pub id: String,
     /// `apply`, `test` or `revert`.
     pub mode: &'static str,
-    /// What started it.
+    /// What triggered it.
     pub trigger: &'static str,
     /// True when nothing failed.
     pub success: bool,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// How many states ended how.
+    /// Number of states per result.
     pub counts: Tally,
-    /// States that failed, at most a few.
+    /// Failed states, limited.
     pub failed: Vec<FailedState>,
 }
 
@@ -62,11 +62,11 @@ pub struct FailedState {
     pub sls: String,
     /// `file.managed`.
     pub function: String,
-    /// The first line of what it said.
+    /// First line of its comment.
     pub comment: String,
 }
 
-/// What a run is an occasion for. `failed_before` says that the run before it failed.
+/// Occasions of a run. `failed_before` says that the previous run failed.
 #[must_use]
 pub fn run_occasions(report: &RunReport, failed_before: bool) -> Vec<WebhookOccasion> {
     let is_real = report.mode != RunMode::Test;
@@ -136,7 +136,7 @@ impl NotifyEvent {
         }
     }
 
-    /// True when somebody who asked for these occasions wants to hear it.
+    /// True when one of these occasions matches.
     #[must_use]
     pub fn is_wanted_by(&self, asked: &[WebhookOccasion]) -> bool {
         asked.iter().any(|o| *o == WebhookOccasion::Always || self.occasions.contains(&o.name()))
@@ -147,7 +147,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The first line without its secrets. Masked as a whole: half a secret is one too.
+/// The first line with secrets masked. The whole text is masked first: half a secret is still a secret.
 fn masked_line(text: &str, mask: &SecretMask) -> String {
     let masked = mask.mask_string(text);
     let line = masked.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -160,7 +160,7 @@ mod tests {
     use zagent_run::samples::{bad, changed, report, state};
 
     #[test]
-    fn what_a_run_is_an_occasion_for() {
+    fn occasions_of_a_run() {
         let fine = || state("test.nop", "a", "a");
         let more = || changed(fine(), "done", r#"{"x": 1}"#);
         let worse = || bad(fine(), "no");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_tells_what_failed_and_no_secrets() {
+    fn an_event_names_failures_and_no_secrets() {
         let failed = bad(
             state("file.managed", "/etc/db.conf", "/etc/db.conf"),
             "cannot write hunter2 there\nsecond line",

@@ -1,6 +1,6 @@
-//! A run in, words to those who should know out: webhooks, and the audit file.
+//! Run in, notifications out: webhooks and the audit file.
 //!
-//! Law: nothing leaves here without the run's mask, and nobody who is told can hold up the agent.
+//! Law: everything that leaves passes the run's secret mask, and no receiver can delay the agent.
 
 pub mod audit;
 pub mod event;

@@ -1,7 +1,7 @@
-//! An event to those who asked for it, over HTTP.
+//! Event in, HTTP calls to the subscribed webhooks out.
 //!
-//! Law: a call is made from a thread of its own, at most three times and never beyond a total time; whoever asked for signatures
-//! gets no call without one. An address may be a secret by itself, so only its host is ever told.
+//! Law: a call runs in its own thread, at most three times and within a total timeout; a webhook with a
+//! secret is never called unsigned. An address may itself be a secret, so only its host is printed.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,20 +18,20 @@ use super::NotifyEvent;
 use zagent_config::error_chain;
 use zagent_host::CancelToken;
 
-/// Carries the signature: `sha256=` and the HMAC of the body under the secret, in hex.
+/// Header with the signature: `sha256=` and the HMAC of the body with the secret, in hex.
 pub const SIGNATURE_HEADER: &str = "X-Zagent-Signature";
-/// Carries the word of the event.
+/// Header with the name of the event.
 pub const EVENT_HEADER: &str = "X-Zagent-Event";
 
-/// Bytes of a secret.
+/// Maximum size of a secret.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
-/// How a call is repeated.
+/// Retries of a call.
 #[derive(Clone, Debug)]
 pub struct WebhookBackoff {
-    /// How long is waited before the second try, the third, and so on.
+    /// Delays before the second attempt, the third, and so on.
     pub delays: Vec<Duration>,
-    /// How long all tries may take together.
+    /// Total timeout of all attempts.
     pub total_timeout: Duration,
 }
 
@@ -44,13 +44,13 @@ impl Default for WebhookBackoff {
     }
 }
 
-/// Why somebody was not told.
+/// Why a webhook call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The secret cannot be read.
     #[error("the webhook at `{host}` was not called: cannot read its secret `{}`", path.display())]
     Secret {
-        /// Whom.
+        /// Host of the webhook.
         host: String,
         /// The file.
         path: PathBuf,
@@ -58,30 +58,30 @@ pub enum WebhookError {
         #[source]
         source: std::io::Error,
     },
-    /// It says no.
-    #[error("the webhook at `{host}` answered {status} ({tries} tries)")]
+    /// The webhook rejected the call.
+    #[error("the webhook at `{host}` responded with {status} ({tries} attempts)")]
     Status {
-        /// Whom.
+        /// Host of the webhook.
         host: String,
-        /// The answer.
+        /// Status code.
         status: u16,
-        /// How often it was called.
+        /// Number of attempts.
         tries: usize,
     },
-    /// It cannot be reached.
-    #[error("the webhook at `{host}` cannot be reached ({tries} tries): {why}")]
+    /// The webhook cannot be reached.
+    #[error("the webhook at `{host}` cannot be reached ({tries} attempts): {why}")]
     Unreachable {
-        /// Whom.
+        /// Host of the webhook.
         host: String,
-        /// What was in the way, without the address.
+        /// The cause, without the address.
         why: String,
-        /// How often it was called.
+        /// Number of attempts.
         tries: usize,
     },
     /// No thread could be started.
     #[error("the webhook at `{host}` was not called")]
     Thread {
-        /// Whom.
+        /// Host of the webhook.
         host: String,
         /// Why.
         #[source]
@@ -89,7 +89,7 @@ pub enum WebhookError {
     },
 }
 
-/// Calls that are under way. Dropped, they go on by themselves.
+/// Calls in progress. When dropped, they continue in the background.
 #[derive(Debug)]
 #[must_use]
 pub struct PendingWebhooks {
@@ -98,15 +98,15 @@ pub struct PendingWebhooks {
 }
 
 impl PendingWebhooks {
-    /// Waits for all of them; gives what failed. It takes no longer than the pace's total time.
+    /// Waits for all calls and returns the failures. It takes at most the total timeout.
     pub fn join(mut self) -> Vec<WebhookError> {
-        // A call that fell over has told nobody, and has said so.
+        // A call that panicked has already been logged.
         self.failed.extend(self.calls.drain(..).filter_map(|call| call.join().ok()?.err()));
         self.failed
     }
 }
 
-/// Calls everybody who asked for such an event. What fails is logged as well.
+/// Calls every webhook that subscribed to the event. Failures are logged as well.
 pub fn send_all(
     webhooks: &[WebhookSettings],
     event: &NotifyEvent,
@@ -141,14 +141,14 @@ struct WebhookCall<'a> {
     cancel: &'a CancelToken,
 }
 
-/// Why one try failed, and whether another may help.
+/// Why one attempt failed, and whether a retry may help.
 enum CallFailure {
     Status(u16),
     Unreachable(String),
 }
 
 impl CallFailure {
-    /// A server that does not want the event does not want it a second later either.
+    /// A server that rejects the event rejects it a second later as well.
     const fn is_retryable(&self) -> bool {
         match self {
             Self::Status(status) => *status >= 500 || matches!(*status, 408 | 425 | 429),
@@ -190,7 +190,7 @@ impl WebhookCall<'_> {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
-            // A signed body goes to the address that was configured, and nowhere else.
+            // A signed body goes only to the configured address: redirects are not followed.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
@@ -223,7 +223,7 @@ fn read_secret(path: &Path) -> std::io::Result<Vec<u8>> {
     let end = bytes.iter().rposition(|b| !matches!(b, b'\n' | b'\r')).map_or(0, |last| last + 1);
     bytes.truncate(end);
     if bytes.is_empty() {
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it is empty"));
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "the file is empty"));
     }
     Ok(bytes)
 }
@@ -236,7 +236,7 @@ fn sign(secret: &[u8], body: &[u8]) -> String {
     format!("sha256={hex}")
 }
 
-/// The host of an address, which is all that may be told of it.
+/// Host of an address, the only part that may be printed.
 fn url_host(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];

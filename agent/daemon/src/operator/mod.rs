@@ -1,7 +1,7 @@
-//! What an operator asks of a node, and what holds it back: pause, pin, quarantine, maintenance windows, reboots.
+//! Operator controls and what holds a node back: pause, pin, quarantine, maintenance windows, reboots.
 //!
-//! Law: every decision is a function of files, settings and a time that is handed in. Where a file is damaged the node does not
-//! move: whoever asked for a pause or a pin meant it, and a node that stands still can be told so.
+//! Law: every decision is a function of files, settings and a given time. When a file is damaged, the node
+//! changes nothing: the operator meant the pause or the pin, and the status shows the damage.
 
 pub mod pause;
 pub mod pin;

@@ -1,6 +1,6 @@
-//! A pause: while it lasts the node keeps what it has and changes nothing by itself.
+//! A pause: while it lasts, the node keeps its state and makes no automatic changes.
 //!
-//! Law: a pause ends. One without an end must be asked for, and is shown as what it is.
+//! Law: a pause ends. A pause without an end must be requested explicitly, and is shown as such.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,24 +11,24 @@ use super::time_text::{clock_text, span_text};
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-/// A pause, as it was asked for.
+/// A pause, as requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// Since when.
+    /// Start time.
     pub since: Timestamp,
-    /// Until when; for ever when none.
+    /// End time; without an end when none.
     pub until: Option<Timestamp>,
-    /// Why.
+    /// Reason.
     pub reason: Option<String>,
-    /// Who asked.
+    /// User who requested it.
     pub by: String,
 }
 
 impl Pause {
-    /// The pause that holds now; none when it is over.
+    /// The active pause; `None` when it is over.
     ///
     /// # Errors
-    /// Fails when the file is damaged or cannot be read: then the node is to stand still as if it were paused.
+    /// Fails when the file is damaged or cannot be read: the node must then behave as if paused.
     pub fn read(paths: &Paths, now: Timestamp) -> Result<Option<Self>, JsonFileError> {
         Ok(json_file::read(&paths.pause())?.filter(|pause: &Self| pause.is_active(now)))
     }
@@ -39,7 +39,7 @@ impl Pause {
         self.until.is_none_or(|until| now < until)
     }
 
-    /// Writes it in the place of the one before.
+    /// Writes it, replacing an earlier one.
     ///
     /// # Errors
     /// Fails when it cannot be written.
@@ -47,10 +47,10 @@ impl Pause {
         json_file::write(&paths.pause(), self)
     }
 
-    /// Ends it; true when there was one, over or not. A damaged file goes as well.
+    /// Removes it; true when there was one, over or not. Removes a damaged file as well.
     ///
     /// # Errors
-    /// Fails when it cannot be taken away.
+    /// Fails when it cannot be removed.
     pub fn clear(paths: &Paths) -> Result<bool, JsonFileError> {
         json_file::remove(&paths.pause())
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_no_end_of_a_pause() {
+    fn damage_does_not_end_a_pause() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         std::fs::create_dir_all(paths.pause().parent().unwrap()).unwrap();

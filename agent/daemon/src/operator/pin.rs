@@ -1,7 +1,7 @@
 //! A pin: the node follows another branch than the configured one, or stays on one commit.
 //!
-//! Law: a pin that cannot be read is still a pin. The node then stays on what it has and says so; it does not go back to the
-//! branch that somebody pinned it away from.
+//! Law: a pin that cannot be read is still a pin. The node keeps its current generation and reports it; it
+//! does not return to the branch that it was pinned away from.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,10 +29,10 @@ pub enum PinTarget {
 /// Why a text is neither a branch nor a commit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinTargetError {
-    /// Part of a commit's id.
-    #[error("`{0}` looks like the beginning of a commit")]
+    /// A shortened commit ID.
+    #[error("`{0}` looks like a shortened commit ID")]
     Short(String),
-    /// No branch can have that name.
+    /// Not a valid branch name.
     #[error("`{0}` can be neither a branch nor a commit")]
     Name(String),
 }
@@ -59,7 +59,7 @@ impl FromStr for PinTarget {
     }
 }
 
-/// What Git takes as the name of a branch.
+/// True for a name that Git accepts as a branch.
 fn is_branch_name(name: &str) -> bool {
     let forbidden = |c: char| c.is_control() || c.is_whitespace() || "~^:?*[\\".contains(c);
     let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
@@ -82,37 +82,37 @@ impl fmt::Display for PinTarget {
     }
 }
 
-/// A pin, as it was asked for.
+/// A pin, as requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePin {
-    /// To what.
+    /// Target.
     pub to: PinTarget,
-    /// Since when.
+    /// Start time.
     pub since: Timestamp,
-    /// Who asked.
+    /// User who requested it.
     pub by: String,
-    /// Why.
+    /// Reason.
     pub reason: Option<String>,
 }
 
 impl NodePin {
-    /// The pin that holds.
+    /// The active pin.
     ///
     /// # Errors
-    /// Fails when the file is damaged or cannot be read: then the node is to stay on what it has.
+    /// Fails when the file is damaged or cannot be read: the node must then keep its current generation.
     pub fn read(paths: &Paths) -> Result<Option<Self>, JsonFileError> {
         let pin: Option<Self> = json_file::read(&paths.pin())?;
-        // A file from elsewhere may name what nobody could have typed.
+        // A file written by other means may hold an invalid name.
         match &pin {
             Some(Self { to: PinTarget::Branch(name), .. }) if !is_branch_name(name) => {
-                let source = serde::de::Error::custom("it names no branch");
+                let source = serde::de::Error::custom("it does not name a branch");
                 Err(JsonFileError::Damaged { path: paths.pin(), source })
             }
             _ => Ok(pin),
         }
     }
 
-    /// Writes it in the place of the one before.
+    /// Writes it, replacing an earlier one.
     ///
     /// # Errors
     /// Fails when it cannot be written.
@@ -120,10 +120,10 @@ impl NodePin {
         json_file::write(&paths.pin(), self)
     }
 
-    /// Takes it away; true when there was one. A damaged file goes as well.
+    /// Removes it; true when there was one. Removes a damaged file as well.
     ///
     /// # Errors
-    /// Fails when it cannot be taken away.
+    /// Fails when it cannot be removed.
     pub fn clear(paths: &Paths) -> Result<bool, JsonFileError> {
         json_file::remove(&paths.pin())
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_is_kept_and_damage_is_told() {
+    fn a_pin_is_saved_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         let now: Timestamp = "2026-11-16T14:00:00Z".parse().unwrap();

@@ -1,6 +1,7 @@
-//! Revisions that failed their health checks: not tried again, until a new one comes or somebody lets them go.
+//! Revisions that failed their health checks: not tried again until a newer one arrives or an operator clears
+//! them.
 //!
-//! Law: at most [`MAX_QUARANTINED`] are kept, the newest; one that is added twice stands once.
+//! Law: at most [`MAX_QUARANTINED`] are kept, the newest; a revision that is added twice is listed once.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use zagent_config::paths::Paths;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-/// How many are kept.
+/// Maximum number of entries.
 pub const MAX_QUARANTINED: usize = 100;
 
 /// A revision that failed.
@@ -20,23 +21,23 @@ pub struct QuarantinedRevision {
     pub revision: Revision,
     /// Since when.
     pub since: Timestamp,
-    /// Why, in words.
+    /// Reason.
     pub reason: String,
-    /// The run that showed it.
+    /// Run that failed.
     pub run: String,
 }
 
-/// All of them, the oldest first.
+/// All entries, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quarantine {
     all: Vec<QuarantinedRevision>,
 }
 
 impl Quarantine {
-    /// Reads it; empty when there is none.
+    /// Reads it; empty when there is no file.
     ///
     /// # Errors
-    /// Fails when the file is damaged or cannot be read: then no new revision is to be taken.
+    /// Fails when the file is damaged or cannot be read: no new revision may be accepted then.
     pub fn read(paths: &Paths) -> Result<Self, JsonFileError> {
         Ok(Self { all: json_file::read(&paths.quarantine())?.unwrap_or_default() })
     }
@@ -47,13 +48,13 @@ impl Quarantine {
         self.all.iter().find(|q| q.revision == *revision)
     }
 
-    /// All of them, the oldest first.
+    /// All entries, oldest first.
     #[must_use]
     pub fn list(&self) -> &[QuarantinedRevision] {
         &self.all
     }
 
-    /// Adds one, on disk. A damaged file is written anew: what was in it is lost, but this one is not.
+    /// Adds an entry on disk. A damaged file is replaced: its content is lost, but the new entry is not.
     ///
     /// # Errors
     /// Fails when it cannot be written.
@@ -71,7 +72,7 @@ impl Quarantine {
         }
     }
 
-    /// Lets those go whose id begins so; gives them back.
+    /// Removes entries whose ID starts with this, and returns them.
     ///
     /// # Errors
     /// Fails when the file cannot be read or written.
@@ -86,10 +87,10 @@ impl Quarantine {
         Ok(gone?.unwrap_or_default())
     }
 
-    /// Lets all go; a damaged file goes as well. True when there was one.
+    /// Removes all entries, and a damaged file as well. True when there was a file.
     ///
     /// # Errors
-    /// Fails when the file cannot be taken away.
+    /// Fails when the file cannot be removed.
     pub fn clear(paths: &Paths) -> Result<bool, JsonFileError> {
         json_file::remove(&paths.quarantine())
     }

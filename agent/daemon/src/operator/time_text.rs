@@ -1,4 +1,4 @@
-//! Times, spans and names for people.
+//! Times, durations and user names as text.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -16,14 +16,14 @@ pub fn span_text(from: Timestamp, to: Timestamp) -> String {
             rest %= unit;
         }
     }
-    // Seconds beside hours say nothing.
+    // Seconds are not useful next to hours.
     let fine = if seconds >= 3600 { 60 } else { 1 };
     words.retain(|w| fine == 1 || !w.ends_with('s'));
     words.truncate(2);
     words.join(" ")
 }
 
-/// A time on the wall: `14:00` today, `Tue 14:00` within a week, else `2026-11-30 14:00`.
+/// A local time: `14:00` today, `Tue 14:00` within a week, otherwise `2026-11-30 14:00`.
 #[must_use]
 pub fn clock_text(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     let (then, today) = (zone.to_datetime(at), zone.to_datetime(now));
@@ -36,7 +36,7 @@ pub fn clock_text(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     then.strftime(format).to_string()
 }
 
-/// Who asks: the user, and behind `sudo` the one who typed it.
+/// The current user; with `sudo`, the user who called it.
 #[must_use]
 pub fn current_user() -> String {
     let uid = nix::unistd::geteuid();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_said_as_people_say_them() {
+    fn times_are_formatted_as_people_write_them() {
         let at = |second| Timestamp::from_second(second).unwrap();
         for (seconds, want) in [
             (0, "0s"),

@@ -1,7 +1,8 @@
 //! Maintenance windows and a time in, whether changes are allowed out, and until or from when.
 //!
-//! Law: without windows changes are always allowed. A window belongs to the day on which it starts, in its own time zone; hours
-//! that a change of clocks skips are not there, hours that it repeats are there twice. Windows that touch are one.
+//! Law: without windows, changes are always allowed. A window belongs to the day on which it starts, in its
+//! own time zone; hours skipped by a clock change do not exist, repeated hours exist twice. Adjacent windows
+//! are merged.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -9,20 +10,21 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use zagent_config::cron::end_of_gap;
 use zagent_config::settings::{Day, MaintenanceWindow};
 
-/// How far ahead windows are laid out: two weeks and the day before, as one of a week may fall into skipped hours.
+/// How far ahead windows are computed: two weeks and the day before, because a weekly window may fall into
+/// skipped hours.
 const LOOKAHEAD_DAYS: i32 = 16;
 
 /// Whether changes are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowState {
-    /// They are.
+    /// Allowed.
     Open {
-        /// Until when; for ever when none.
+        /// Until when; no end when none.
         until: Option<Timestamp>,
     },
-    /// They are not.
+    /// Not allowed.
     Closed {
-        /// From when they are; never when none.
+        /// From when they are allowed; never when none.
         opens: Option<Timestamp>,
     },
 }
@@ -35,7 +37,7 @@ impl WindowState {
     }
 }
 
-/// Whether a window is open; `local` is the zone of windows that name none.
+/// Whether a window is open; `local` is the zone of windows without a zone.
 #[must_use]
 pub fn window_state(windows: &[MaintenanceWindow], now: Timestamp, local: &TimeZone) -> WindowState {
     if windows.is_empty() {
@@ -55,7 +57,7 @@ pub fn window_state(windows: &[MaintenanceWindow], now: Timestamp, local: &TimeZ
         }
     }
     match merged.into_iter().find(|(_, end)| now < *end) {
-        // What reaches over more than a week has no end: the next week is like this one.
+        // A window longer than a week has no end: the next week is like this one.
         Some((start, end)) if start <= now => {
             let week = jiff::SignedDuration::from_hours(8 * 24);
             WindowState::Open { until: (end.duration_since(now) < week).then_some(end) }
@@ -70,7 +72,7 @@ fn window_spans(window: &MaintenanceWindow, now: Timestamp, local: &TimeZone) ->
     let zone = match named {
         None => local.clone(),
         Some(Ok(zone)) => zone,
-        // It was known when the settings were read. A window that nobody can place does not open.
+        // The zone was valid when the settings were read. A window without a valid zone does not open.
         Some(Err(_)) => return Vec::new(),
     };
     let today = zone.to_datetime(now).date();
@@ -97,7 +99,7 @@ enum WindowEdge {
     End,
 }
 
-/// A time on the wall, in minutes since midnight; 1440 is the next midnight.
+/// A local time, in minutes since midnight; 1440 is the next midnight.
 fn local_time(date: Date, minutes: u16, zone: &TimeZone, edge: WindowEdge) -> Option<Timestamp> {
     let (date, minutes) =
         if minutes >= 1440 { (date.tomorrow().ok()?, minutes - 1440) } else { (date, minutes) };
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn changes_of_clocks_neither_lose_nor_invent_time() {
         let berlin = |from, to| [window(&[], from, to, "Europe/Berlin")];
-        // 29 March 2026, 02:00 becomes 03:00: the window of that night is an hour shorter, or not there.
+        // 29 March 2026, 02:00 becomes 03:00: the window of that night is an hour shorter, or does not exist.
         assert_eq!(told(&berlin(60, 180), "2026-03-29T00:30:00Z"), "open until 2026-03-29T01:00:00Z");
         assert_eq!(told(&berlin(150, 210), "2026-03-29T00:59:00Z"), "closed until 2026-03-29T01:00:00Z");
         assert_eq!(told(&berlin(135, 165), "2026-03-29T00:59:00Z"), "closed until 2026-03-30T00:15:00Z");
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_calendar_are_no_panic() {
+    fn the_ends_of_the_calendar_do_not_panic() {
         for time in [Timestamp::MIN, Timestamp::MAX] {
             let _ = window_state(&[window(&[], 1439, 1, "Europe/Berlin")], time, &TimeZone::UTC);
         }

@@ -1,8 +1,10 @@
-//! A rollout in a turn: what the node's phase asks for is done, one act after the other, until it waits for somebody.
+//! A rollout in a turn: does what the node's phase requires, one action after the other, until it has to
+//! wait.
 //!
-//! Law: what follows from an event is on the disk before it is done, and every act may be done twice: a turn that is cut off
-//! anywhere leaves a phase, and the next turn begins with what that phase asks for. While a rollout judges a revision
-//! nobody else does: the trial of it (`trial.rs`) is its baseline and counts its runs, the rollout alone goes back.
+//! Law: the consequence of an event is on disk before it is carried out, and every action is safe to repeat:
+//! an interrupted turn leaves a phase, and the next turn starts with the action of that phase. While a
+//! rollout judges a revision, nothing else does: its trial (`trial.rs`) holds the baseline and counts the
+//! runs, only the rollout rolls back.
 
 use jiff::Timestamp;
 use zagent_cache::{Cache, Generation};
@@ -25,9 +27,9 @@ use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, RunTrigger};
 
-/// So many failed runs in a row are no accident of the one that came last.
+/// Number of consecutive failed runs that are not caused by the last revision alone.
 const MIN_FAILED_RUNS: u32 = 3;
-/// Acts of one turn; a machine that goes round in circles is stopped.
+/// Maximum actions of one turn, to stop an endless loop.
 const MAX_ACTIONS: usize = 16;
 
 /// What a turn works on.
@@ -37,18 +39,18 @@ pub struct TurnWork<'a> {
     pub hooks: &'a mut dyn TurnHooks,
     /// True when no maintenance window is open.
     pub window_closed: bool,
-    /// True while the node is paused: nothing is begun, what is begun is judged, kept or taken back.
+    /// True while the node is paused: nothing new starts; what has started is checked, kept or rolled back.
     pub paused: bool,
 }
 
-/// What an act led to.
+/// Result of an action.
 #[derive(Default)]
 struct ActionResult {
-    /// What happened.
+    /// Resulting event.
     event: Option<NodeEvent>,
-    /// True when it has to be tried again later.
+    /// True when it must be retried later.
     retry_later: bool,
-    /// The run that there was.
+    /// The run, if there was one.
     outcome: Option<TurnOutcome>,
 }
 
@@ -59,28 +61,30 @@ impl From<NodeEvent> for ActionResult {
 }
 
 impl Turn<'_> {
-    /// Does what rollouts ask of this node. Gives back the run that there was, if any.
+    /// Does what rollouts require of this node. Returns the run, if there was one.
     ///
     /// # Errors
     /// Why a run that was due could not be.
     pub fn follow_rollout(&self, work: &mut TurnWork<'_>) -> Result<Option<TurnOutcome>, CliError> {
         let paths = self.settings.paths();
-        // No rollout ever spoke of this node.
+        // No rollout has ever included this node.
         if !paths.rollout_states().exists() {
             return Ok(None);
         }
-        // A daemon does this by turns of its own: two at once would tell each other's acts for cut off.
+        // A daemon does this in turns of its own: two at once would take each other's actions for interrupted
+        // ones.
         let is_alone = self.has_no_daemon();
         if !is_alone && self.trigger != RunTrigger::Rollout {
             return Ok(None);
         }
         let mut ended = self.advance_rollout(work)?;
-        // Without a daemon nobody comes back in ten seconds: what is applied is looked at until it is kept or gone.
+        // Without a daemon nothing returns in ten seconds: an applied revision is checked until it is kept or
+        // rolled back.
         let soaks =
             || RolloutState::read(&paths).is_ok_and(|it| matches!(it.node.phase, NodePhase::Soaking { .. }));
         while self.trigger != RunTrigger::Rollout && soaks() {
             turn::save_memory(work.memory, &paths, work.hooks);
-            // Whoever drives confirms what it hears of.
+            // The driver confirms what it reads in the report.
             self.publish_report(work.hooks);
             self.cancel.wait(SOAK_CHECK_INTERVAL);
             if self.cancel.is_cancelled() {
@@ -107,7 +111,7 @@ impl Turn<'_> {
         let mut event = match rollout_state.node.phase {
             NodePhase::Idle | NodePhase::Staged { .. } => None,
             NodePhase::Soaking { .. } => Some(self.check_soak(&rollout_state, work)),
-            // What was cut off is begun anew, which a pause forbids; it does not stop the time.
+            // An interrupted action starts again, which a pause prevents; it does not stop the clock.
             NodePhase::Preparing { .. } | NodePhase::Applying { .. } if work.paused => Some(NodeEvent::Tick),
             NodePhase::Preparing { .. } | NodePhase::Applying { .. } | NodePhase::RollingBack { .. } => {
                 Some(NodeEvent::Boot)
@@ -134,19 +138,19 @@ impl Turn<'_> {
             let (after, actions) = match RolloutState::step(&paths, next, head.as_ref(), now) {
                 Ok(stepped) => stepped,
                 Err(error) => {
-                    work.hooks.warn(&format!("the rollout does not go on: {}", error_chain(&error)));
+                    work.hooks.warn(&format!("the rollout makes no progress: {}", error_chain(&error)));
                     break;
                 }
             };
-            // What is asked for and changes nothing would be asked for ever.
+            // An action that changes nothing would be repeated forever.
             if is_asked && after == rollout_state && actions.is_empty() {
                 break;
             }
             if after != rollout_state {
-                tracing::info!(phase = ?after.node.phase, "the rollout goes on");
+                tracing::info!(phase = ?after.node.phase, "rollout phase changed");
             }
             rollout_state = after;
-            // The checks after the run were its first look.
+            // The checks after the run were its first check.
             event = is_applied.then_some(NodeEvent::Ready);
             let mut waits = false;
             for action in actions {
@@ -179,12 +183,13 @@ impl Turn<'_> {
                 self.end_trial(work.hooks);
                 Ok(ActionResult::default())
             }
-            // What was verified and not published went away with the look at it; objects in the store are swept there.
+            // A verified, unpublished tree is removed when it is dropped; objects in the store are cleaned up
+            // there.
             NodeAction::Discard(_) => Ok(ActionResult::default()),
         }
     }
 
-    /// Fetches, verifies and compiles; nothing is published. Trouble on the way is tried again.
+    /// Fetches, verifies and compiles; publishes nothing. Temporary errors are retried.
     fn fetch_order(
         &self,
         order: &RolloutOrder,
@@ -220,7 +225,7 @@ impl Turn<'_> {
             None => match self.sync_to_order(order, false, orders, work) {
                 Ok(SyncOutcome::Published(generation)) => *generation,
                 Ok(SyncOutcome::Held(held)) => return Ok(NodeEvent::ApplyFailed(held.message).into()),
-                Ok(_) => return Ok(NodeEvent::ApplyFailed("it was not taken".into()).into()),
+                Ok(_) => return Ok(NodeEvent::ApplyFailed("the revision was not accepted".into()).into()),
                 Err(words) => return Ok(NodeEvent::ApplyFailed(words).into()),
             },
         };
@@ -232,7 +237,7 @@ impl Turn<'_> {
         turn::save_memory(work.memory, &self.settings.paths(), work.hooks);
         let speaks = |report: &RunReport| run_rejection(report, failures);
         let against = tried.rejection.or_else(|| tried.report.as_ref().and_then(speaks));
-        // A run that was stopped says nothing; the next turn tries again, so often and no oftener.
+        // A stopped run says nothing; the next turn tries again, a limited number of times.
         let is_stopped = tried.report.as_ref().is_some_and(|report| report.canceled);
         let event = match against {
             Some(why) => Some(NodeEvent::RollBack(why)),
@@ -243,7 +248,7 @@ impl Turn<'_> {
         Ok(ActionResult { retry_later: event.is_none(), event, outcome: ended })
     }
 
-    /// How the new revision does, by the checks that were fine before it came.
+    /// Health of the new revision, by the checks that passed before it arrived.
     fn check_soak(&self, rollout_state: &RolloutState, work: &mut TurnWork<'_>) -> NodeEvent {
         let current = match work.cache.current() {
             Ok(Some(current))
@@ -252,11 +257,11 @@ impl Turn<'_> {
             {
                 current
             }
-            // Neither is the fault of the revision: it is not looked at, and not to blame.
+            // Neither is caused by the revision: it is not checked and not blamed.
             Ok(_) => return moved_event(rollout_state),
             Err(error) => {
                 work.hooks
-                    .warn(&format!("nobody can tell how the new revision does: {}", error_chain(&error)));
+                    .warn(&format!("the health of the new revision is unknown: {}", error_chain(&error)));
                 return NodeEvent::Boot;
             }
         };
@@ -264,14 +269,14 @@ impl Turn<'_> {
         let before = trial.and_then(|trial| trial.before).unwrap_or_default();
         let lost = health::find_regressions(&before, &self.check_health(work.memory));
         turn::save_memory(work.memory, &self.settings.paths(), work.hooks);
-        // Somebody who stops the agent stops its checks too.
+        // Stopping the agent stops its checks too.
         if self.cancel.is_cancelled() {
             return NodeEvent::Tick;
         }
         if lost.requires_rollback() { NodeEvent::NotReady(lost.summary()) } else { NodeEvent::Ready }
     }
 
-    /// Goes back to a generation that was good, and runs it. What was never published is not run away from.
+    /// Rolls back to a good generation and runs it. A revision that was never published needs no run.
     fn roll_back_order(
         &self,
         back: &str,
@@ -317,7 +322,7 @@ impl Turn<'_> {
         Ok(ActionResult { event: Some(NodeEvent::RolledBack), outcome: Some(ended), retry_later: false })
     }
 
-    /// Takes what an order names; the words when it names nothing that could be taken.
+    /// Takes what an order names; returns the reason when that is not possible.
     fn sync_to_order(
         &self,
         order: &RolloutOrder,
@@ -328,7 +333,7 @@ impl Turn<'_> {
         let revision: Revision = order
             .to
             .parse()
-            .map_err(|_| format!("`{}` is no commit: a rollout of states names one", order.to))?;
+            .map_err(|_| format!("`{}` is not a commit: a states rollout needs one", order.to))?;
         let constraint = RolloutConstraint::Take { revision, anyway: order.anyway };
         let options = SyncOptions { allow_rewind: order.anyway, preview, ..SyncOptions::default() };
         let hooks = &mut *work.hooks;
@@ -347,7 +352,7 @@ impl Turn<'_> {
 
     fn begin_trial(&self, generation: &Generation, hooks: &mut dyn TurnHooks) {
         let paths = self.settings.paths();
-        // Cut off between publication and trial, it has none yet.
+        // Interrupted between publication and trial, it has none yet.
         if GenerationTrial::load(&paths, generation.name()).is_none()
             && let Err(error) = GenerationTrial::begin(&paths, generation.name())
         {
@@ -356,22 +361,22 @@ impl Turn<'_> {
     }
 }
 
-/// Somebody moved the node to another revision while the new one proved itself: that is their word against the rollout's.
+/// An operator moved the node to another revision during the soak: that overrides the rollout.
 fn moved_event(rollout_state: &RolloutState) -> NodeEvent {
-    let why = "somebody moved the node to another revision".to_owned();
+    let why = "the node was moved to another revision manually".to_owned();
     match rollout_state.node.current_rollout() {
         Some(rollout) => NodeEvent::Withdraw(rollout.clone(), why),
         None => NodeEvent::Tick,
     }
 }
 
-/// Why a run speaks against what it ran. One that fails where runs failed before is nothing new: the revision may be what
-/// mends it one day, and did no harm.
+/// Why a run counts against its revision. A failure where earlier runs failed is not new: the revision may be
+/// part of the fix, and did no harm.
 fn run_rejection(report: &RunReport, failures_before: u32) -> Option<String> {
     failed_states(report).filter(|_| failures_before < MIN_FAILED_RUNS)
 }
 
-/// What a run failed with.
+/// What failed in a run.
 fn failed_states(report: &RunReport) -> Option<String> {
     if report.is_success() || report.canceled {
         return None;
@@ -382,7 +387,7 @@ fn failed_states(report: &RunReport) -> Option<String> {
     Some(format!("its run failed: {}", ids.join(", ")))
 }
 
-/// The revision that the node is on, as remotes name it.
+/// Current revision, as remotes name it.
 fn current_revision(cache: &Cache) -> Option<String> {
     let current = cache.current().ok().flatten()?;
     Some(sync::plain_revision(&current.record().revision).to_owned())
@@ -399,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_moves_a_soaking_node_does_not_condemn_the_commit() {
+    fn moving_a_soaking_node_does_not_quarantine_the_commit() {
         let rollout: zagent_config::ids::RolloutId = "r1".parse().unwrap();
         let order = RolloutOrder {
             rollout: Some(rollout.clone()),
@@ -420,7 +425,7 @@ mod tests {
         let NodePhase::RollingBack { rejects, why, .. } = &rollout_state.node.phase else {
             panic!("{rollout_state:?}")
         };
-        assert!(!rejects && why.contains("somebody moved"), "{why}");
+        assert!(!rejects && why.contains("moved to another revision"), "{why}");
         assert!(rollout_state.node.rejected.is_empty());
     }
 

@@ -1,8 +1,8 @@
-//! Rollouts of states as one node knows them: records in, what the node is to do and what holds it where it is out.
+//! States rollouts as one node knows them: records in, required action and constraint out.
 //!
-//! Law: decisions are pure; time is an argument. What was heard is kept in one small file beside the phase of the node, so that a
-//! node that cannot reach anybody still knows what it was told. An order that was heard once is not undone by showing an
-//! older version of it.
+//! Law: decisions are pure; time is an argument. What was read is saved in one small file with the phase of
+//! the node, so that a node without a connection still knows its orders. An order cannot be undone by an
+//! older version of its record.
 
 pub mod follow;
 pub mod observe;
@@ -32,22 +32,23 @@ use super::decide::RolloutConstraint;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-/// Records that are kept; of more than these the oldest are forgotten.
+/// Maximum number of records; the oldest are dropped.
 const MAX_RECORDS: usize = 8;
-/// How long after its last node should have proved itself a rollout by the clock is over: for looks and runs that took longer.
+/// Time after which a clock rollout is over, counted from the last node's soak: allows for slow polls and
+/// runs.
 const CLOCK_GRACE: Duration = Duration::from_secs(10 * 60);
 
-/// What a node knows of rollouts of states.
+/// What a node knows about states rollouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RolloutState {
-    /// Where it stands.
+    /// Its state.
     pub node: NodeState,
-    /// The records that speak of it, each without what it says of others.
+    /// Records that include it, without the parts about other nodes.
     pub records: Vec<RolloutRecord>,
-    /// Who the node was when it read them: targets and waves go by its facts.
+    /// The node's report when it read them: targets and waves depend on its grains.
     pub me: Option<NodeReport>,
-    /// Where the last rollout that it took part in led it, and what it could have had instead.
+    /// Where the last rollout put the node, and the head at that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<RolloutPlacement>,
 }
@@ -55,18 +56,18 @@ pub struct RolloutState {
 /// What keeps a node from following an order.
 #[derive(Clone, Copy, Debug)]
 pub struct RolloutHold<'a> {
-    /// What it is pinned to, in words.
+    /// Pin, as text.
     pub pinned: Option<&'a str>,
     /// True when no maintenance window is open.
     pub closed: bool,
-    /// True while it is paused: nothing is begun, what is begun is brought to its end.
+    /// True while it is paused: nothing new starts; what has started is completed.
     pub paused: bool,
-    /// What moves it: a node that takes heads does not begin what is over.
+    /// What moves the node: a node that follows heads does not start a rollout that is over.
     pub follow: FollowMode,
 }
 
 impl RolloutHold<'_> {
-    /// Nothing holds a node that follows this.
+    /// No hold, for a node that follows this.
     #[must_use]
     pub const fn none(follow: FollowMode) -> Self {
         Self { pinned: None, closed: false, paused: false, follow }
@@ -74,7 +75,7 @@ impl RolloutHold<'_> {
 }
 
 impl RolloutState {
-    /// Reads it; a node that never heard of a rollout knows of none.
+    /// Reads it; a node without a file knows no rollout.
     ///
     /// # Errors
     /// Fails when the file is damaged or cannot be read.
@@ -82,10 +83,10 @@ impl RolloutState {
         Ok(json_file::read(&paths.rollout_states())?.unwrap_or_default())
     }
 
-    /// Changes it on the disk; written only when it is another then.
+    /// Changes it on disk; written only when it differs.
     ///
     /// # Errors
-    /// Fails when it cannot be read or written: then nothing that follows from it may be done.
+    /// Fails when it cannot be read or written: nothing that depends on it may be done then.
     pub fn update<R: Default>(
         paths: &Paths,
         change: impl FnOnce(&mut Self) -> R,
@@ -100,8 +101,8 @@ impl RolloutState {
         Ok(after)
     }
 
-    /// One event further, on the disk before anything is done about it. `head` is that of the followed branch, as far as it
-    /// is known.
+    /// Applies one event and saves it before anything is done about it. `head` is the head of the followed
+    /// branch, if known.
     ///
     /// # Errors
     /// As [`RolloutState::update`].
@@ -121,8 +122,8 @@ impl RolloutState {
         })
     }
 
-    /// Takes over all records that there are, as far as they mean this node. One that is not there any more is forgotten, one
-    /// that is older than what was heard is not believed.
+    /// Takes over all records that include this node. A deleted record is dropped, a record older than the
+    /// known one is ignored.
     pub fn observe(&mut self, read: &[RolloutRecord], me: &NodeReport) {
         let me = NodeReport { updated_at: Timestamp::UNIX_EPOCH, ..me.clone() };
         let names = |record: &RolloutRecord| match record.mode {
@@ -144,7 +145,7 @@ impl RolloutState {
         (self.records, self.me) = (next, Some(me));
     }
 
-    /// The node is on this, and on no rollout: whatever it takes by itself is what it goes back to.
+    /// The node has this revision and is in no rollout: this is what it rolls back to.
     pub fn set_settled(&mut self, current: Option<&str>) {
         if self.node.phase == NodePhase::Idle {
             let running = current.unwrap_or_default();
@@ -152,13 +153,13 @@ impl RolloutState {
                 self.node.previous = Some(std::mem::replace(&mut self.node.running, running.to_owned()))
                     .filter(|previous| !previous.is_empty());
             }
-            // Whoever moved it elsewhere has ended that.
+            // Moving it elsewhere manually has ended that.
             self.kept.take_if(|kept| kept.to != running);
         }
     }
 
-    /// The record that counts: that of the rollout the node is in, else the newest. The last word that was said about a node
-    /// is the one that is meant, whatever became of those before.
+    /// The record that counts: that of the current rollout, otherwise the newest. The latest order for a node
+    /// applies, whatever happened to earlier ones.
     #[must_use]
     pub fn leading_record(&self) -> Option<&RolloutRecord> {
         if let Some(rollout) = self.node.current_rollout() {
@@ -167,17 +168,18 @@ impl RolloutState {
         self.records.iter().max_by_key(|record| (record.created, &record.id))
     }
 
-    /// What is asked of the node now.
+    /// Action that is required of the node now.
     #[must_use]
     pub fn desired_action(&self, hold: RolloutHold<'_>, now: Timestamp) -> Option<NodeEvent> {
         if let (Some(rollout), Some(pinned)) = (self.node.current_rollout(), hold.pinned) {
-            return Some(NodeEvent::Withdraw(rollout.clone(), format!("the node was {pinned}")));
+            return Some(NodeEvent::Withdraw(rollout.clone(), format!("the node is {pinned}")));
         }
         let Some(record) = self.leading_record() else { return node::orphaned_action(&self.node) };
         let event = node::desired_action(record, self.me.as_ref()?, &self.node, now)?;
         let by_clock = record.mode == RolloutMode::Clock;
         let waits = match event {
-            // By the clock nobody counts who comes when: one that cannot begin now does so later, or takes the head.
+            // In a clock rollout the order of nodes does not matter: one that cannot start now starts later,
+            // or takes the head.
             NodeEvent::Prepare(_) if by_clock && (hold.pinned.is_some() || self.is_degraded()) => true,
             NodeEvent::Prepare(_) if by_clock && hold.follow == FollowMode::Head && is_over(record, now) => {
                 true
@@ -193,13 +195,14 @@ impl RolloutState {
         self.me.as_ref().is_some_and(|me| me.degraded.is_some())
     }
 
-    /// What rollouts say about heads of branches; nothing when these count as always.
+    /// What rollouts require for heads of branches; none when heads count as usual.
     #[must_use]
     pub fn constraint(&self, id: &NodeId, follow: FollowMode, now: Timestamp) -> Option<RolloutConstraint> {
         let is_free = |record: &&RolloutRecord| {
             let is_over = match record.mode {
                 RolloutMode::Driver => record.state == RolloutStatus::Completed,
-                // A node that waits for rollouts takes one that it missed; one that takes heads goes on with these.
+                // A node that follows rollouts takes one that it missed; one that follows heads continues
+                // with these.
                 RolloutMode::Clock => {
                     is_over(record, now)
                         && record.state != RolloutStatus::Aborted
@@ -220,12 +223,12 @@ impl RolloutState {
         }
     }
 
-    /// True when a rollout has ended on this node, however.
+    /// True when a rollout has ended on this node, with any result.
     fn has_finished(&self, record: &RolloutRecord) -> bool {
         self.node.last.as_ref().is_some_and(|last| last.rollout == record.id)
     }
 
-    /// True while the node runs something that nobody has confirmed: the rollout judges it, and nobody else.
+    /// True while the node runs a revision that is not confirmed: only the rollout judges it.
     #[must_use]
     pub fn is_judging(&self, revision: &str) -> bool {
         self.node.is_unconfirmed() && self.node.current_version() == revision
@@ -244,8 +247,8 @@ impl RolloutState {
         }
     }
 
-    /// True when a rollout that is under way speaks of this node: it listens closely then. Nobody has anything more to say
-    /// to one that a rollout by the clock has ended on.
+    /// True when an active rollout includes this node: it polls faster then. A node that has finished a clock
+    /// rollout expects nothing more.
     #[must_use]
     pub fn is_under_way(&self, now: Timestamp) -> bool {
         let goes_on = |record: &RolloutRecord| {
@@ -254,7 +257,7 @@ impl RolloutState {
         self.node.phase != NodePhase::Idle || self.leading_record().is_some_and(goes_on)
     }
 
-    /// True when the rollout that the node waits for, or is in, does not wait for windows.
+    /// True when the rollout that the node waits for, or is in, ignores windows.
     #[must_use]
     pub fn is_emergency(&self, now: Timestamp) -> bool {
         self.leading_record()
@@ -262,7 +265,7 @@ impl RolloutState {
     }
 }
 
-/// True when nothing follows from a record any more. Nobody writes down that one by the clock is over: the time says it.
+/// True when a record has no further effect. A clock rollout is never marked as over: the time decides.
 fn is_over(record: &RolloutRecord, now: Timestamp) -> bool {
     if record.state.is_final() {
         return true;
@@ -274,7 +277,7 @@ fn is_over(record: &RolloutRecord, now: Timestamp) -> bool {
     now >= saturating_after(record.started.unwrap_or(record.created), length)
 }
 
-/// A record without what it says of others.
+/// A record without the parts about other nodes.
 fn record_for_node(record: &RolloutRecord, id: &NodeId) -> RolloutRecord {
     let mut slim = record.clone();
     slim.batches.iter_mut().for_each(|batch| batch.retain(|node| node == id));

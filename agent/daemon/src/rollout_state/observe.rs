@@ -1,6 +1,6 @@
-//! The place of the records in, what they say about this node on its disk out.
+//! Record store in, what it says about this node on its disk out.
 //!
-//! Law: what cannot be read changes nothing: the node goes by what it heard last.
+//! Law: a read error changes nothing: the node uses what it read last.
 
 use jiff::Timestamp;
 use zagent_cache::Cache;
@@ -20,8 +20,8 @@ use zagent_config::error_chain;
 use zagent_config::json_file::JsonFileError;
 
 impl RolloutState {
-    /// Moves a file that nobody can read out of the way, loudly: what it said is lost, and what the records say is heard again.
-    /// One that holds the node for ever would be no safer, for nobody can mend it by hand.
+    /// Moves an unreadable file aside and logs an error: its content is lost, and the records are read again.
+    /// Holding the node forever would not be safer, because the file cannot be repaired manually.
     pub fn move_aside_damaged(paths: &Paths) {
         let Err(damaged @ JsonFileError::Damaged { .. }) = Self::read(paths) else { return };
         let path = paths.rollout_states();
@@ -29,19 +29,20 @@ impl RolloutState {
         let words = error_chain(&damaged);
         match std::fs::rename(&path, &aside) {
             Ok(()) => tracing::error!(
-                "{words}: moved to `{}`; what this node knew of rollouts of states is lost, and heard anew",
+                "{words}: moved to `{}`; the rollout state of this node is lost and will be read again \
+                 from the records",
                 aside.display()
             ),
-            Err(error) => tracing::error!("{words}, and cannot be moved away: {error}"),
+            Err(error) => tracing::error!("{words}, and it cannot be moved aside: {error}"),
         }
     }
 
-    /// False when there are no records and never were: a node that no rollout ever spoke of has no such file.
+    /// False when there are no records and never were: a node that was never in a rollout has no such file.
     pub fn is_news(paths: &Paths, found: &FoundRecords) -> bool {
         !found.records.is_empty() || paths.rollout_states().exists()
     }
 
-    /// Takes over all records that there are, on the disk. One that cannot be read now counts as it was read before.
+    /// Saves all records. An unreadable record counts as it was read before.
     ///
     /// # Errors
     /// As [`RolloutState::update`].
@@ -57,7 +58,7 @@ impl RolloutState {
 }
 
 impl Turn<'_> {
-    /// Tells the board how this node does, once.
+    /// Publishes a report of this node to the board, once.
     pub fn publish_report(&self, hooks: &mut dyn TurnHooks) {
         let settings = self.settings;
         if settings.board.kind == BoardKind::None {
@@ -78,7 +79,10 @@ impl Turn<'_> {
         let told = BoardReports::open(settings)
             .and_then(|reports| reports.map_or(Ok(()), |mut reports| reports.put(&report)));
         if let Err(error) = told {
-            hooks.warn(&format!("the board is not told how this node does: {}", error_chain(&error)));
+            hooks.warn(&format!(
+                "cannot publish the report of this node to the board: {}",
+                error_chain(&error)
+            ));
         }
     }
 
@@ -97,9 +101,7 @@ impl Turn<'_> {
             },
         );
         if let Err(words) = heard {
-            hooks.warn(&format!(
-                "rollouts cannot be read, so the node goes by what it last heard of them: {words}"
-            ));
+            hooks.warn(&format!("cannot read the rollout records, using the last known ones: {words}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where a node stands in rollouts in, words for whoever asks out.
+//! Rollout state of a node in, text out.
 
 use zagent_config::ids::{NodeId, Revision};
 use zagent_rollout::phase::{NodeOutcome, NodePhase};
@@ -16,13 +16,13 @@ impl RolloutState {
     pub fn hold_text(&self, record: &RolloutRecord, id: &NodeId) -> String {
         let name = &record.id;
         let more =
-            format!("`zagent rollout status {name}` tells more, `zagent pin REVISION` moves this node");
+            format!("see `zagent rollout status {name}`, or move this node with `zagent pin REVISION`");
         match record.state {
             RolloutStatus::Aborted | RolloutStatus::Aborting => {
                 let why = record.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
                 format!(
-                    "rollout {name} was aborted{why}; the node stays until another rollout comes or the record \
-                     of this one is deleted; {more}"
+                    "rollout {name} was aborted{why}; the node stays until another rollout includes it or \
+                     the record of this one is deleted; {more}"
                 )
             }
             _ => format!("held back by rollout {name}: {}; {more}", self.batch_text(record, id)),
@@ -45,9 +45,9 @@ impl RolloutState {
             NodePhase::Preparing { order, .. } => format!("fetching {}", short(&order.to)),
             NodePhase::Staged { order, .. } => format!("{} is fetched and verified", short(&order.to)),
             NodePhase::Applying { order, .. } => format!("applying {}", short(&order.to)),
-            NodePhase::Soaking { order, .. } => format!("{} proves itself", short(&order.to)),
+            NodePhase::Soaking { order, .. } => format!("{} is soaking", short(&order.to)),
             NodePhase::RollingBack { order, why, .. } => {
-                format!("going back from {}: {why}", short(&order.to))
+                format!("rolling back from {}: {why}", short(&order.to))
             }
             NodePhase::Idle => match self.node.last.as_ref().filter(|last| last.rollout == record.id) {
                 None => "waiting".into(),
@@ -57,24 +57,24 @@ impl RolloutState {
                         format!(
                             "{} failed here: {}",
                             short(&last.to),
-                            why.as_deref().unwrap_or("no reason is known")
+                            why.as_deref().unwrap_or("reason unknown")
                         )
                     }
                     (NodeOutcome::Withdrawn, why) => {
-                        format!("withdrawn: {}", why.as_deref().unwrap_or("no reason is known"))
+                        format!("withdrawn: {}", why.as_deref().unwrap_or("reason unknown"))
                     }
                 },
             },
         }
     }
 
-    /// The rollout that the node is in, or was in last, for the status; nothing when no record speaks of it.
+    /// Current or last rollout of the node, for the status; none when no record includes it.
     #[must_use]
     pub fn rollout_status(&self, id: &NodeId) -> Option<RolloutSummary> {
         let Some(record) = self.leading_record() else {
             let order = self.current_order()?;
             let rollout = order.rollout.clone()?;
-            let message = "its record cannot be found any more".to_owned();
+            let message = "its record no longer exists".to_owned();
             let (phase, since, deadline) = self.phase_times();
             let to = order.to.clone();
             return Some(RolloutSummary {
@@ -112,7 +112,7 @@ impl RolloutState {
         })
     }
 
-    /// The phase in a word, since when, and until when.
+    /// Name of the phase, its start and its deadline.
     fn phase_times(&self) -> (String, Option<jiff::Timestamp>, Option<jiff::Timestamp>) {
         let (word, since, deadline) = match &self.node.phase {
             NodePhase::Idle => ("idle", None, None),

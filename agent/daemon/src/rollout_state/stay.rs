@@ -1,7 +1,7 @@
-//! Where a rollout led a node in, whether it stays there although its branch says otherwise out.
+//! Where a rollout put a node in, whether it stays there against its branch out.
 //!
-//! Law: what a rollout ordered is not undone by its end. A node that follows a branch goes on with it when something new
-//! comes there; what was there already when the node took part was known to whoever ordered something else.
+//! Law: the end of a rollout does not undo it. A node that follows a branch continues with the next new
+//! commit; the head at the start of the rollout was known to the person who ordered something else.
 
 use serde::{Deserialize, Serialize};
 use zagent_config::ids::{Revision, RolloutId};
@@ -13,40 +13,40 @@ use super::RolloutState;
 use crate::decide::RolloutConstraint;
 use zagent_config::json_file::JsonFileError;
 
-/// What a node was given, and what it could have had.
+/// What a node was assigned, and the alternative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutPlacement {
-    /// By which rollout.
+    /// The rollout.
     pub rollout: RolloutId,
-    /// What it was given.
+    /// Assigned revision.
     pub to: String,
-    /// The head of the followed branch when it began; none when that was not known then.
+    /// Head of the followed branch at the start; none when it was unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Revision>,
 }
 
 impl RolloutPlacement {
-    /// A node begins with an order.
+    /// Created when a node starts an order.
     pub fn from_order(order: &RolloutOrder, head: Option<&Revision>) -> Option<Self> {
         Some(Self { rollout: order.rollout.clone()?, to: order.to.clone(), head: head.cloned() })
     }
 }
 
 impl RolloutState {
-    /// What keeps the node where the last rollout led it.
+    /// What keeps the node where the last rollout put it.
     pub fn stay_constraint(&self) -> Option<RolloutConstraint> {
         let kept = self.kept.as_ref().filter(|_| self.node.phase == NodePhase::Idle)?;
         let last = self.node.last.as_ref()?;
         let is_there = last.outcome == NodeOutcome::Confirmed && last.rollout == kept.rollout;
         let words = format!(
-            "rollout {} led this node where it is, and its branch has nothing newer: a new commit there, another \
-             rollout or `zagent pin REVISION` moves it",
+            "rollout {} set the revision of this node, and its branch has nothing newer; to move it: \
+             a new commit there, another rollout, or `zagent pin REVISION`",
             kept.rollout
         );
         is_there.then(|| RolloutConstraint::Keep { to: kept.to.clone(), head: kept.head.clone(), words })
     }
 
-    /// An aborted rollout whose record is deleted keeps nobody: that is how an operator says so.
+    /// An aborted rollout with a deleted record holds no node: deleting it is how an operator releases them.
     pub fn release_deleted(&mut self, read: &[RolloutRecord]) {
         let records = &self.records;
         self.kept.take_if(|kept| {
@@ -56,7 +56,7 @@ impl RolloutState {
         });
     }
 
-    /// The head of the followed branch, for a node that did not know it when it took part.
+    /// Records the head of the followed branch, for a node that did not know it at the start.
     ///
     /// # Errors
     /// As [`RolloutState::update`].

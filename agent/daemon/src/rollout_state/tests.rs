@@ -1,4 +1,4 @@
-//! What rollouts ask of one node, and what they keep it on.
+//! What rollouts require of one node, and what they keep it on.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::node_report::FoundRecords;
 const OLD: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const NEW: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
-/// A node that follows its branch and that nothing holds.
+/// A node that follows its branch, without a hold.
 const FREE: RolloutHold<'static> = RolloutHold::none(FollowMode::Head);
 
 fn at(second: i64) -> Timestamp {
@@ -52,7 +52,7 @@ fn me() -> NodeReport {
     }
 }
 
-/// A rollout of three batches of which web-03 is the last.
+/// A rollout of three batches, with web-03 in the last one.
 fn record(name: &str) -> RolloutRecord {
     RolloutRecord {
         schema: 1,
@@ -91,7 +91,7 @@ fn record(name: &str) -> RolloutRecord {
     }
 }
 
-/// What was found where the records are, and what could not be read there.
+/// Content of the record store, and unreadable records.
 fn found(records: &[RolloutRecord], unread: &[&str]) -> FoundRecords {
     FoundRecords { records: records.to_vec(), unread: unread.iter().map(|id| id.parse().unwrap()).collect() }
 }
@@ -131,7 +131,7 @@ fn a_node_waits_for_its_batch_and_says_so() {
 }
 
 #[test]
-fn only_what_this_node_needs_is_kept_and_nothing_old_is_believed() {
+fn only_relevant_records_are_kept_and_older_versions_ignored() {
     let mut long = RolloutRecord { serial: 5, ..record("web-42") };
     long.nodes.insert(id("web-01"), NodeProgress::default());
     long.nodes.insert(id("web-03"), NodeProgress { status: NodeStatus::Prepared, ..NodeProgress::default() });
@@ -155,7 +155,7 @@ fn only_what_this_node_needs_is_kept_and_nothing_old_is_believed() {
 }
 
 #[test]
-fn what_is_over_lets_go_unless_it_was_aborted() {
+fn a_finished_rollout_releases_the_node_unless_aborted() {
     let state = |state| RolloutRecord { state, reason: Some("web-01 failed".into()), ..record("web-42") };
     for (state_is, follow, stays) in [
         (RolloutStatus::Created, FollowMode::Head, true),
@@ -183,7 +183,7 @@ fn what_is_over_lets_go_unless_it_was_aborted() {
     assert_eq!(active.leading_record().unwrap().id.as_str(), "web-43", "the last word counts");
 }
 
-/// A node that was led so far by a record that is released.
+/// A node after these events of a released record.
 fn led(record: &RolloutRecord, events: &[NodeEvent]) -> RolloutState {
     let mut rollout_state = heard(std::slice::from_ref(record));
     let asked = rollout_state.desired_action(FREE, at(1)).unwrap();
@@ -194,7 +194,7 @@ fn led(record: &RolloutRecord, events: &[NodeEvent]) -> RolloutState {
 }
 
 #[test]
-fn a_closed_window_holds_what_is_not_begun_and_no_emergency() {
+fn a_closed_window_holds_what_has_not_started_except_emergencies() {
     let released = RolloutRecord { current_batch: 2, phase: BatchPhase::Apply, ..record("web-42") };
     let closed = RolloutHold { closed: true, ..FREE };
     let emergency = RolloutRecord { profile: RolloutProfile::Emergency, ..released.clone() };
@@ -215,7 +215,7 @@ fn a_closed_window_holds_what_is_not_begun_and_no_emergency() {
 }
 
 #[test]
-fn a_pin_and_a_record_that_is_gone_end_it_here() {
+fn a_pin_or_a_deleted_record_ends_the_rollout_here() {
     let released = RolloutRecord { current_batch: 2, phase: BatchPhase::Apply, ..record("web-42") };
     let steps = [NodeEvent::Fetched, NodeEvent::Apply(released.id.clone()), NodeEvent::Applied];
     for done in 0..=steps.len() {
@@ -238,7 +238,7 @@ fn a_pin_and_a_record_that_is_gone_end_it_here() {
 }
 
 #[test]
-fn a_pause_holds_what_is_not_begun_and_nothing_else() {
+fn a_pause_holds_only_what_has_not_started() {
     let released = RolloutRecord { current_batch: 2, ..record("web-42") };
     let paused = RolloutHold { paused: true, ..FREE };
     assert_eq!(heard(std::slice::from_ref(&released)).desired_action(paused, at(1)), None, "no prepare");
@@ -267,7 +267,7 @@ fn late() -> Timestamp {
 }
 
 #[test]
-fn the_clock_asks_by_itself() {
+fn a_clock_rollout_needs_no_driver() {
     let clock = by_clock("web-42");
     let rollout_state = heard(std::slice::from_ref(&clock));
     assert_eq!(rollout_state.records.len(), 1, "its target means the node");
@@ -305,7 +305,7 @@ fn a_rollout_by_the_clock_is_over_when_its_time_is() {
 }
 
 #[test]
-fn by_the_clock_a_node_that_is_held_begins_later() {
+fn a_held_node_starts_a_clock_rollout_later() {
     let mut rollout_state = heard(&[by_clock("web-42")]);
     let pinned = RolloutHold { pinned: Some("pinned to main"), ..FREE };
     assert_eq!(rollout_state.desired_action(pinned, at(450)), None);
@@ -315,7 +315,7 @@ fn by_the_clock_a_node_that_is_held_begins_later() {
 }
 
 #[test]
-fn the_newest_word_counts_also_against_an_older_clock() {
+fn the_newest_record_overrides_an_older_clock_rollout() {
     let old = by_clock("web-42");
     let new =
         RolloutRecord { created: at(5), state: RolloutStatus::Completed, to: OLD.into(), ..record("web-43") };
@@ -329,7 +329,7 @@ fn the_newest_word_counts_also_against_an_older_clock() {
     assert!(!rollout_state.is_under_way(at(450)));
 }
 
-/// A node that took part and confirmed, and knew this head when it began.
+/// A node that took part and confirmed, and knew this head at the start.
 fn confirmed(record: &RolloutRecord, head: Option<&str>, second: i64) -> RolloutState {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
@@ -357,7 +357,7 @@ fn confirmed(record: &RolloutRecord, head: Option<&str>, second: i64) -> Rollout
 }
 
 #[test]
-fn what_a_rollout_led_to_is_not_undone_by_its_end() {
+fn the_end_of_a_rollout_does_not_undo_it() {
     let head = "cccccccccccccccccccccccccccccccccccccccc";
     let released = RolloutRecord { current_batch: 2, phase: BatchPhase::Apply, ..record("web-42") };
     let mut rollout_state = confirmed(&released, Some(head), 0);
@@ -396,7 +396,7 @@ fn what_a_rollout_led_to_is_not_undone_by_its_end() {
 }
 
 #[test]
-fn a_head_that_was_not_known_is_the_one_that_is_seen_first() {
+fn an_unknown_head_is_the_first_one_seen() {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
     let kept = RolloutPlacement { rollout: "web-42".parse().unwrap(), to: NEW.into(), head: None };
@@ -410,7 +410,7 @@ fn a_head_that_was_not_known_is_the_one_that_is_seen_first() {
 }
 
 #[test]
-fn a_damaged_file_is_moved_aside_and_holds_nobody_for_ever() {
+fn a_damaged_file_is_moved_aside_and_does_not_block_the_node() {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
     RolloutState::store_records(&paths, found(&[record("web-42")], &[]), &me()).unwrap();
@@ -425,7 +425,7 @@ fn a_damaged_file_is_moved_aside_and_holds_nobody_for_ever() {
 }
 
 #[test]
-fn what_is_kept_is_written_when_it_changed_and_settles_on_what_the_node_is_on() {
+fn state_is_written_when_changed_and_settles_on_the_current_revision() {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
     assert!(!RolloutState::is_news(&paths, &found(&[], &[])), "no rollout ever spoke of this node");
@@ -454,7 +454,7 @@ fn what_is_kept_is_written_when_it_changed_and_settles_on_what_the_node_is_on() 
 }
 
 #[test]
-fn a_record_that_cannot_be_read_for_a_while_counts_as_it_was() {
+fn an_unreadable_record_counts_as_last_read() {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
     let known = record("web-42");

@@ -1,4 +1,4 @@
-//! One entry of `schedule:` in, when it is due out.
+//! One entry of `schedule:` in, its due time out.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use zagent_config::settings::{ScheduleTrigger, ScheduledRun, format_duration};
 
 use super::{jitter, saturating_later};
 
-/// A clock that is set back by more than this was wrong before; by less, it is wrong now and then.
+/// A clock set back by more than this was wrong before; by less, it is corrected now and then.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
-/// What is remembered of an entry.
+/// Saved state of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledTime {
-    /// How the entry was written when this was reckoned.
+    /// Text of the entry when this was computed.
     pub when: String,
-    /// When it is due.
+    /// Due time.
     pub at: Timestamp,
-    /// When it was last started.
+    /// Last start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
 }
 
-/// An entry and where it stands.
+/// An entry and its state.
 #[derive(Clone, Debug)]
 pub struct ScheduleEntry {
     pub name: String,
@@ -71,7 +71,7 @@ impl ScheduleEntry {
         entry
     }
 
-    /// The first time after this that the entry names, before its splay.
+    /// First occurrence after this time, before its splay.
     fn next_occurrence(&self, after: Timestamp, zone: &TimeZone) -> Timestamp {
         match &self.when {
             ScheduleTrigger::Every(every) => super::next_grid_time(*every, self.seed, after),
@@ -79,14 +79,14 @@ impl ScheduleEntry {
         }
     }
 
-    /// The same occurrence has the same splay, however often it is reckoned.
+    /// The same occurrence always has the same splay.
     fn add_splay(&self, at: Timestamp) -> Timestamp {
         let number = jitter::mix_bits(self.seed ^ at.as_second().cast_unsigned());
         saturating_later(at, jitter::fraction_of(self.splay, number))
     }
 
     fn advance(&mut self, now: Timestamp, zone: &TimeZone) {
-        // An occurrence whose splay is still to come has had its run, or was missed on purpose.
+        // An occurrence whose splay is in the future has already run, or was skipped on purpose.
         self.scheduled.at = self.add_splay(self.next_occurrence(now, zone));
     }
 
@@ -94,12 +94,12 @@ impl ScheduleEntry {
         now > saturating_later(self.scheduled.at, grace)
     }
 
-    /// When it is due, unless enough of it is under way.
+    /// Due time, unless enough instances are running.
     pub fn due_at(&self) -> Option<Timestamp> {
         (self.running < self.max_running).then_some(self.scheduled.at)
     }
 
-    /// Looks at the clock on the wall, which may have been set.
+    /// Reads the wall clock, which may have been changed.
     pub fn adjust_to_clock(&mut self, now: Timestamp, zone: &TimeZone) {
         let last = self.scheduled.last.filter(|last| *last <= saturating_later(now, MAX_CLOCK_SKEW));
         let base = last.map_or(now, |last| last.max(now));

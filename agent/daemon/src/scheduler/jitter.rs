@@ -1,8 +1,8 @@
-//! A seed in, numbers that look like chance out: the same seed gives the same numbers.
+//! Seed in, pseudo-random numbers out: the same seed gives the same numbers.
 
 use std::time::Duration;
 
-/// Numbers without an end.
+/// Endless number sequence.
 #[derive(Clone, Debug)]
 pub struct Jitter {
     state: u64,
@@ -18,7 +18,7 @@ impl Jitter {
         mix_bits(self.state)
     }
 
-    /// A duration times a number between the two, in thousandths.
+    /// A duration multiplied by a random factor between the two, in thousandths.
     pub fn scale_randomly(&mut self, time: Duration, least: u64, most: u64) -> Duration {
         let thousandths = least + self.next() % (most - least + 1);
         let nanos = time.as_nanos().saturating_mul(thousandths.into()) / 1000;
@@ -26,7 +26,7 @@ impl Jitter {
     }
 }
 
-/// Stirs a number so that neighbours end far apart.
+/// Mixes the bits of a number so that similar inputs differ widely.
 pub const fn mix_bits(number: u64) -> u64 {
     let mut z = number;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +34,7 @@ pub const fn mix_bits(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number for a seed and a text.
+/// Hash of a seed and a text.
 pub fn hash_text(seed: u64, text: &str) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&seed.to_le_bytes());
@@ -43,7 +43,7 @@ pub fn hash_text(seed: u64, text: &str) -> u64 {
     hash.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A part of a duration, from nothing up to all of it, exclusive.
+/// A random part of a duration, from zero up to all of it, exclusive.
 pub fn fraction_of(time: Duration, number: u64) -> Duration {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(if millis == 0 { 0 } else { number % millis })

@@ -1,11 +1,12 @@
-//! Settings, a seed and what happened in, what is due next out: polls, runs without news, retries, entries of `schedule:`.
+//! Settings, seed and events in, next due action out: polls, runs without a new revision, retries, entries of
+//! `schedule:`.
 //!
-//! Law: pure. Time and seed are arguments, nothing is waited for, nothing is written here but [`SchedulerState`]. Whatever happens to
-//! the clock on the wall, set back or forward by years, something is always due within one interval, and each thing once.
+//! Law: pure. Time and seed are arguments, nothing waits, and only [`SchedulerState`] is written. Even when
+//! the wall clock jumps by years, something is always due within one interval, and each action once.
 //!
-//! A fleet that boots at once spreads: the first poll comes at a part of the interval that the machine's id decides, every
-//! further one after half to one and a half intervals, by chance. Runs without news stand on a grid whose offset is the machine's
-//! own; a run that came shortly before its place on the grid takes that place.
+//! A fleet that boots at once spreads out: the machine ID decides the offset of the first poll, and each
+//! further poll comes after a random half to one and a half intervals. Runs without a new revision are on a
+//! grid with an offset per machine; a run shortly before its grid time replaces that one.
 
 pub mod entry;
 pub mod jitter;
@@ -26,27 +27,27 @@ use zagent_config::json_file::JsonFileError;
 
 pub use self::entry::ScheduledTime;
 
-/// The longest wait that failures lead to, unless polls are rarer anyhow.
+/// Maximum backoff after failures, unless the poll interval is longer.
 const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
-/// The longest wait that a remote may ask for.
+/// Maximum delay that a remote can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
-/// How long after the first failed run the next one comes.
+/// Delay between the first failed run and its retry.
 const RETRY_BASE_DELAY: Duration = Duration::from_secs(60);
 
-/// Something to do.
+/// A due action.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DueAction {
-    /// Ask the remotes.
+    /// Poll the remotes.
     Poll,
-    /// Run again what failed.
+    /// Retry a failed run.
     Retry,
-    /// Run without news.
+    /// Run without a new revision.
     Converge,
-    /// Run an entry of the schedule, by its name.
+    /// Run a schedule entry, by name.
     Entry(String),
 }
 
-/// What a poll gave.
+/// Result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollResult {
     /// Nothing new.
@@ -55,34 +56,35 @@ pub enum PollResult {
     NewRevision,
     /// No answer.
     Failed {
-        /// How long the remote asked to be left alone.
+        /// Delay requested by the remote.
         retry_after: Option<Duration>,
     },
 }
 
-/// What outlives the process.
+/// State that survives the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SchedulerState {
-    /// When a run last ended.
+    /// End of the last run.
     pub last_run: Option<Timestamp>,
-    /// How many runs failed since the last that did not.
+    /// Number of consecutive failed runs.
     pub failures: u32,
-    /// The entries of the schedule, by name.
+    /// Schedule entries, by name.
     pub entries: BTreeMap<String, ScheduledTime>,
 }
 
 impl SchedulerState {
-    /// Reads it; nothing when there is none.
+    /// Reads it; empty when there is none.
     ///
     /// # Errors
-    /// Fails when the file is damaged or cannot be read. It is safe to go on with nothing: then entries are reckoned anew.
+    /// Fails when the file is damaged or cannot be read. It is safe to continue with an empty state: entries
+    /// are then computed again.
     pub fn read(path: &Path) -> Result<Self, JsonFileError> {
         Ok(json_file::read(path)?.unwrap_or_default())
     }
 }
 
-/// A time, and how long before it was set: a clock that goes back cannot move it further away than that.
+/// A time, and the delay with which it was set: a clock set back cannot move it further away than that.
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     at: Timestamp,
@@ -115,12 +117,12 @@ pub struct Scheduler {
     last_run: Option<Timestamp>,
     failures: u32,
     entries: Vec<ScheduleEntry>,
-    /// What the file holds.
+    /// Content of the file.
     saved: SchedulerState,
 }
 
 impl Scheduler {
-    /// Starts a clock; `seed` is the machine's own and stays the same, `zone` is where cron expressions are read.
+    /// Creates a scheduler; `seed` is fixed per machine, `zone` applies to cron expressions.
     #[must_use]
     pub fn new(
         settings: &Settings,
@@ -151,7 +153,7 @@ impl Scheduler {
             saved,
             zone,
         };
-        // Without a run for longer than ever happens by plan, the next one comes with the first poll.
+        // After a longer gap than normal, the next run comes with the first poll.
         let is_recent = |last: &Timestamp| saturating_later(*last, run_every + run_every / 2) > now;
         if let Some(last) = clock.last_run.filter(is_recent) {
             clock.converge = clock.next_converge(last, now);
@@ -162,8 +164,8 @@ impl Scheduler {
         clock
     }
 
-    /// What is due next, and when; in the past when it is overdue. What is due at once comes as: poll, retry, converge, entries
-    /// by name.
+    /// Next due action and its time; in the past when overdue. Actions due at the same time are ordered:
+    /// poll, retry, converge, entries by name.
     pub fn next(&mut self, now: Timestamp) -> (Timestamp, DueAction) {
         self.clamp_clock_jumps(now);
         let poll = self.poll.map(|alarm| (alarm.at, DueAction::Poll));
@@ -171,7 +173,7 @@ impl Scheduler {
         let converge = (self.converge.at, DueAction::Converge);
         let entries =
             self.entries.iter().filter_map(|e| Some((e.due_at()?, DueAction::Entry(e.name.clone()))));
-        // What is overdue is all due now: the order of things decides, not how long each has waited.
+        // Everything overdue is due now: the order of actions decides, not how long each has waited.
         let place = |(at, due): &(Timestamp, DueAction)| ((*at).max(now), due.clone());
         entries
             .chain(poll)
@@ -181,7 +183,7 @@ impl Scheduler {
             .unwrap_or(converge)
     }
 
-    /// Brings everything that a clock set back moved out of sight back into reach.
+    /// Brings back into range everything that a clock set back has moved far away.
     fn clamp_clock_jumps(&mut self, now: Timestamp) {
         let alarms = self.poll.iter_mut().chain(self.retry.iter_mut()).chain([&mut self.converge]);
         alarms.for_each(|alarm| alarm.clamp_clock_jump(now));
@@ -189,7 +191,7 @@ impl Scheduler {
         self.entries.iter_mut().for_each(|entry| entry.adjust_to_clock(now, zone));
     }
 
-    /// A poll ended.
+    /// Handles the end of a poll.
     pub fn poll_ended(&mut self, now: Timestamp, polled: PollResult) {
         if self.poll.is_none() {
             return;
@@ -207,7 +209,7 @@ impl Scheduler {
                     500,
                     1000,
                 );
-                // A whole fleet is told the same time: it must not come back at the same moment.
+                // A whole fleet gets the same delay: it must not come back at the same moment.
                 let asked = retry_after.map(|time| time.min(MAX_RETRY_AFTER));
                 asked.map_or(own, |asked| own.max(self.jitter.scale_randomly(asked, 1000, 1100)))
             }
@@ -215,7 +217,7 @@ impl Scheduler {
         self.poll = Some(Timer::start_after(now, wait));
     }
 
-    /// A run ended, whatever started it; `news` when it was the first of a new revision.
+    /// Handles the end of a run, whatever triggered it; `news` for the first run of a new revision.
     pub fn run_ended(&mut self, now: Timestamp, ok: bool, news: bool) {
         self.last_run = Some(now);
         self.converge = self.next_converge(now, now);
@@ -227,19 +229,19 @@ impl Scheduler {
         self.retry = (!ok).then(|| self.next_retry(now));
     }
 
-    /// An entry is about to run. To be saved before it does: one that takes the agent with it is not begun anew.
+    /// An entry is about to run. Saved before it starts: an entry that kills the agent is not started again.
     pub fn entry_started(&mut self, name: &str, now: Timestamp) {
         let zone = &self.zone;
         self.entries.iter_mut().filter(|e| e.name == name).for_each(|e| e.mark_started(now, zone));
     }
 
-    /// An entry has run.
+    /// Handles the end of an entry.
     pub fn entry_ended(&mut self, name: &str, now: Timestamp) {
         let zone = &self.zone;
         self.entries.iter_mut().filter(|e| e.name == name).for_each(|e| e.mark_ended(now, zone));
     }
 
-    /// Something was due and is left out (the agent is paused, no window is open): it comes again at its next time.
+    /// Something due is skipped (the agent is paused, no window is open): it is due again at its next time.
     pub fn skip_due(&mut self, due: &DueAction, now: Timestamp) {
         match due {
             DueAction::Poll => self.poll_ended(now, PollResult::Nothing),
@@ -252,15 +254,14 @@ impl Scheduler {
         }
     }
 
-    /// Somebody asked: everything but the schedule is due now.
+    /// A request: everything except the schedule is due now.
     pub fn trigger_now(&mut self, now: Timestamp) {
         self.poll_failures = 0;
         self.poll = self.poll.map(|_| Timer::start_after(now, Duration::ZERO));
         self.converge = Timer::start_after(now, Duration::ZERO);
     }
 
-    /// The remotes are asked within this time, whatever the interval is; those that did not answer are left alone for as long
-    /// as they always are.
+    /// Polls within this time, whatever the interval is; failing remotes keep their backoff.
     pub fn poll_within(&mut self, now: Timestamp, within: Duration) {
         if self.poll_failures > 0 {
             return;
@@ -270,31 +271,31 @@ impl Scheduler {
         });
     }
 
-    /// How long something that failed so often in a row is left alone: longer each time, and by chance, so that a fleet does
-    /// not come back at once.
+    /// Backoff after consecutive failures: longer each time, and random, so that a fleet does not come back
+    /// at once.
     pub fn backoff_delay(&mut self, first: Duration, failures: u32, most: Duration) -> Duration {
         self.jitter.scale_randomly(exponential_delay(first, failures.saturating_sub(1), most), 500, 1000)
     }
 
-    /// When the next run is due that needs no news: again after a failure, or just so.
+    /// Time of the next run without a new revision: a retry or a scheduled one.
     #[must_use]
     pub fn next_run(&self) -> Timestamp {
         self.retry.map_or(self.converge.at, |retry| retry.at.min(self.converge.at))
     }
 
-    /// When the remotes are asked next.
+    /// Time of the next poll.
     #[must_use]
     pub fn next_poll(&self) -> Option<Timestamp> {
         self.poll.map(|alarm| alarm.at)
     }
 
-    /// The entry of the schedule that is due next, and when.
+    /// Next schedule entry and its time.
     #[must_use]
     pub fn next_entry(&self) -> Option<(&str, Timestamp)> {
         self.entries.iter().filter_map(|e| Some((e.name.as_str(), e.due_at()?))).min_by_key(|(_, at)| *at)
     }
 
-    /// What must outlive the process.
+    /// State that must survive the process.
     #[must_use]
     pub fn state_to_save(&self) -> SchedulerState {
         let entries = self.entries.iter().map(|e| (e.name.clone(), e.scheduled.clone())).collect();
@@ -314,7 +315,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The next place on the grid that leaves half an interval after a run.
+    /// Next grid time that leaves half an interval after a run.
     fn next_converge(&self, last: Timestamp, now: Timestamp) -> Timer {
         let at = next_grid_time(self.run_every, self.seed, saturating_later(last, self.run_every / 2));
         Timer { at, wait: at.duration_since(now).unsigned_abs().min(self.run_every * 2) }
@@ -327,17 +328,17 @@ impl Scheduler {
     }
 }
 
-/// A duration doubled so often, up to a bound.
+/// A duration doubled this many times, up to a limit.
 fn exponential_delay(time: Duration, times: u32, most: Duration) -> Duration {
     1_u32.checked_shl(times.min(31)).and_then(|factor| time.checked_mul(factor)).unwrap_or(most).min(most)
 }
 
-/// A time so much later, or the last there is.
+/// A later time, or the last possible one.
 fn saturating_later(at: Timestamp, time: Duration) -> Timestamp {
     at.checked_add(time).unwrap_or(Timestamp::MAX)
 }
 
-/// The first place after this on a grid whose offset is decided by the seed.
+/// First time after this on a grid with an offset from the seed.
 fn next_grid_time(every: Duration, seed: u64, after: Timestamp) -> Timestamp {
     let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX).max(1);
     let offset = i64::try_from(jitter::mix_bits(seed) % every.unsigned_abs()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Days of a clock in a moment, with clocks that are set and agents that die.
+//! Simulated days, with clocks that jump and agents that die.
 
 use proptest::prelude::*;
 use zagent_config::settings::{ConfigFragment, MergedConfig};
@@ -28,7 +28,8 @@ fn reborn(more: &str, before: &Scheduler, now: Timestamp) -> Scheduler {
     Scheduler::new(&settings(more), 7, TimeZone::UTC, serde_json::from_str(&text).unwrap(), now)
 }
 
-/// Lets a clock run and does what is due, each at once and well; gives what was done and when.
+/// Lets the clock run and does everything that is due, at once and successfully; returns what was done and
+/// when.
 fn live(clock: &mut Scheduler, now: &mut Timestamp, until: Timestamp) -> Vec<(Timestamp, DueAction)> {
     let mut done = Vec::new();
     loop {
@@ -117,7 +118,7 @@ fn failed_polls_back_off_and_a_remote_may_ask_for_time() {
 }
 
 #[test]
-fn what_failed_is_tried_again_without_news() {
+fn a_failed_run_is_retried_without_a_new_revision() {
     let mut clock = clock("", 5);
     let wait = |clock: &Scheduler| clock.retry.map(|alarm| alarm.at.duration_since(start()).as_secs());
     clock.run_ended(start(), true, true);
@@ -150,7 +151,7 @@ fn a_trigger_is_due_at_once_and_poll_comes_first() {
 }
 
 #[test]
-fn without_remotes_nobody_is_asked() {
+fn without_remotes_nothing_is_polled() {
     let fragment = ConfigFragment::read("zagent.yaml", "run: {every: 5m}").unwrap();
     let settings = MergedConfig::new(vec![fragment], [], &[]).into_settings(Some("web-01")).unwrap();
     let mut clock = Scheduler::new(&settings, 1, TimeZone::UTC, SchedulerState::default(), start());
@@ -160,7 +161,7 @@ fn without_remotes_nobody_is_asked() {
 }
 
 #[test]
-fn entries_run_at_their_times_and_splay_is_the_same_when_reckoned_again() {
+fn entries_run_on_time_and_their_splay_is_stable() {
     let mut clock = clock("schedule: {nightly: {cron: 0 3 * * *, splay: 1h}, often: {every: 6h}}", 7);
     let mut now = start();
     let done = live(&mut clock, &mut now, start() + DAY * 10);
@@ -177,7 +178,7 @@ fn entries_run_at_their_times_and_splay_is_the_same_when_reckoned_again() {
 }
 
 #[test]
-fn what_was_missed_is_made_up_for_once_or_not_at_all() {
+fn a_missed_entry_runs_once_or_not_at_all() {
     for (catch_up, want) in [(true, 1), (false, 0)] {
         let more = format!("schedule: {{nightly: {{cron: 0 3 * * *, catch_up: {catch_up}}}}}");
         let mut first = clock(&more, 7);
@@ -194,7 +195,7 @@ fn what_was_missed_is_made_up_for_once_or_not_at_all() {
 }
 
 #[test]
-fn another_expression_is_reckoned_anew_and_a_gone_entry_is_forgotten() {
+fn a_changed_entry_is_computed_again_and_a_removed_one_is_dropped() {
     let first = clock("schedule: {nightly: {cron: 0 3 * * *}, gone: {every: 1h}}", 7);
     let again = reborn("schedule: {nightly: {cron: 0 5 * * *}}", &first, start());
     let saved = again.state_to_save();
@@ -203,7 +204,7 @@ fn another_expression_is_reckoned_anew_and_a_gone_entry_is_forgotten() {
 }
 
 #[test]
-fn no_more_of_an_entry_runs_than_may() {
+fn an_entry_respects_maxrunning() {
     let mut clock = clock("schedule: {often: {every: 10s, maxrunning: 2}}", 7);
     let often = || DueAction::Entry("often".into());
     let mut now = start();
@@ -230,7 +231,7 @@ fn no_more_of_an_entry_runs_than_may() {
 }
 
 #[test]
-fn what_is_left_out_comes_again() {
+fn a_skipped_action_is_due_again() {
     let mut clock = clock(NIGHTLY, 7);
     clock.run_ended(start(), false, false);
     let mut now = start();
@@ -247,7 +248,7 @@ fn what_is_left_out_comes_again() {
 }
 
 #[test]
-fn only_what_changed_is_written() {
+fn only_changes_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state/schedule");
     let mut clock = clock(NIGHTLY, 7);
@@ -288,7 +289,7 @@ fn jump() -> impl Strategy<Value = i64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever the clock does, polls and runs go on within their intervals and never faster.
+    /// Whatever the clock does, polls and runs continue within their intervals and never faster.
     #[test]
     fn clocks_that_are_set_neither_stop_nor_storm_it(jumps in prop::collection::vec((jump(), 0_u64..40_000), 1..6), seed: u64) {
         let mut clock = clock("schedule: {nightly: {cron: 0 3 * * *, splay: 10m}, often: {every: 1h}}", seed);
@@ -306,12 +307,12 @@ proptest! {
             let first = times(&done, &DueAction::Poll).first().copied();
             prop_assert!(calm < 90 || first.is_some_and(|at| at <= begin + POLL * 3 / 2));
             prop_assert!(calm < 2700 || !times(&done, &DueAction::Converge).is_empty());
-            // After a small step back an entry that has just run waits until the clock has caught up.
+            // After a small step back, an entry that has just run waits until the clock has caught up.
             prop_assert!(calm < 7200 || !times(&done, &DueAction::Entry("often".into())).is_empty());
         }
     }
 
-    /// Something is always due, and not further away than the next poll.
+    /// Something is always due, and not later than the next poll.
     #[test]
     fn there_is_always_a_next(seed: u64, second in -377_705_023_201_i64..=253_402_207_200) {
         let now = Timestamp::from_second(second).unwrap();
@@ -326,7 +327,7 @@ proptest! {
 }
 
 #[test]
-fn a_rollout_hastens_polls_and_never_those_that_fail() {
+fn a_rollout_speeds_up_polls_but_not_failing_ones() {
     let mut clock = clock("", 7);
     let now = start();
     clock.poll_ended(now, PollResult::Nothing);
@@ -346,7 +347,7 @@ fn a_rollout_hastens_polls_and_never_those_that_fail() {
 }
 
 #[test]
-fn what_fails_is_left_alone_for_longer_each_time_and_by_chance() {
+fn backoff_grows_and_is_random() {
     let (first, most) = (Duration::from_secs(10), Duration::from_secs(300));
     let waits = |seed| {
         let mut clock = clock("", seed);

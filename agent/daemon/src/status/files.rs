@@ -1,6 +1,6 @@
-//! The files below a root in, what they tell without a daemon out.
+//! Files below a root in, status without a daemon out.
 //!
-//! Law: nothing is made, locked or waited for. What cannot be read is named and leaves a gap, never a guess.
+//! Law: it creates, locks and waits for nothing. What cannot be read is named as a gap and never guessed.
 
 use std::error::Error;
 use std::io;
@@ -29,16 +29,16 @@ use zagent_config::json_file::JsonFileError;
 use zagent_host::reboot;
 use zagent_host::reboot::RebootHost;
 
-/// What the files tell.
+/// Status read from files.
 #[derive(Debug)]
 pub struct OfflineStatus {
-    /// The pieces of a status; `unread` names the gaps.
+    /// Inputs of a status; `unread` names the gaps.
     pub inputs: StatusInputs,
-    /// True when the system did not let us read something.
+    /// True when a file could not be read for lack of permission.
     pub denied: bool,
 }
 
-/// Reads what the agent wrote about itself; `zone` is that of windows that name none.
+/// Reads the agent's files; `zone` applies to windows without a zone.
 #[must_use]
 pub fn read_offline(
     settings: &Settings,
@@ -72,7 +72,7 @@ pub fn read_offline(
         ..StatusInputs::default()
     };
     inputs.health.clone_from(&inputs.memory.health);
-    // Polls and runs are planned by a daemon; an entry of the schedule is written down.
+    // Polls and runs are planned by a daemon; a schedule entry is saved on disk.
     let named = |name: &String| settings.schedule.iter().any(|entry| entry.name == *name);
     let entries = saved.entries.into_iter().filter(|(name, _)| named(name));
     let first = entries.min_by_key(|(_, appointment)| appointment.at);
@@ -88,7 +88,7 @@ struct ReadGaps {
 }
 
 impl ReadGaps {
-    /// What was read, or nothing and a note that says why.
+    /// The value, or the default plus a note with the reason.
     fn or_default<T: Default, E: Error>(&mut self, read: Result<T, E>, is_denied: impl Fn(&E) -> bool) -> T {
         read.unwrap_or_else(|e| {
             self.denied |= is_denied(&e);
@@ -102,14 +102,14 @@ fn is_denied(error: &CacheError) -> bool {
     matches!(error, CacheError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// The current generation. A cache that was never filled is not opened, as that would make it.
+/// The current generation. An empty cache is not opened, because that would create it.
 fn current_generation(
     paths: &Paths,
     source: &settings::SourceSettings,
 ) -> Result<Option<Generation>, CacheError> {
     match std::fs::symlink_metadata(paths.current()) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(CacheError::Io { act: "look at", path: paths.current(), source: e }),
+        Err(e) => Err(CacheError::Io { act: "inspect", path: paths.current(), source: e }),
         Ok(_) => Cache::open(paths, source)?.current(),
     }
 }
@@ -156,7 +156,7 @@ impl From<reboot::RebootNeed> for RebootStatus {
 }
 
 impl HealthStatus {
-    /// A verdict of a round of checks that ended at a time.
+    /// Result of a check round that ended at a time.
     #[must_use]
     pub fn from_result(verdict: &health::HealthResult, at: Timestamp) -> Self {
         let health::HealthResult { name, required, ok, said, .. } = verdict;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_files_is_fresh_and_stays_so() {
+    fn a_node_without_files_is_fresh_and_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), "");
         let found = read_offline(&settings, &host(dir.path()), now(), &TimeZone::UTC);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_written_down_is_told() {
+    fn everything_saved_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let windows =
             "windows: [{from: '22:00', to: '23:00', timezone: UTC}]\nschedule: {nightly: {every: 1d}}\n";
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_a_gap_with_a_name() {
+    fn damage_is_reported_as_a_gap() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), "");
         let paths = settings.paths();

@@ -1,6 +1,6 @@
-//! What the agent knows about itself in, one value that answers "is this node where it should be, and why not" out.
+//! Agent state in, one value that answers "is this node where it should be, and why not" out.
 //!
-//! Law: it is told everything, the time too; it opens nothing and holds no secret.
+//! Law: it gets all inputs as arguments, including the time; it opens no files and holds no secrets.
 
 pub mod files;
 
@@ -17,110 +17,110 @@ use zagent_rollout::record::RolloutStatus;
 use crate::operator::pin::PinTarget;
 use crate::{AgentMemory, HeldRevision, HoldReason, LastRun, NewestRevision, RemoteHealth};
 
-/// A run that should have begun so long ago is late.
+/// A run that should have started this long ago is overdue.
 const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
-/// Everything that `zagent status` tells.
+/// Everything that `zagent status` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
     /// The node.
     pub node: String,
-    /// The version of the agent that answers.
+    /// Version of the agent that responds.
     pub version: String,
-    /// When this was true.
+    /// Time of this status.
     pub at: Timestamp,
     /// The daemon, when one runs.
     pub daemon: Option<DaemonStatus>,
-    /// The generation that runs read.
+    /// Current generation.
     pub current: Option<CurrentGeneration>,
-    /// The newest revision that a remote offered.
+    /// Newest revision offered by a remote.
     pub newest: Option<NewestRevision>,
-    /// True when the newest is the current one.
+    /// True when the newest revision is current.
     pub is_current: bool,
-    /// Why the node is not on the newest.
+    /// Why the node does not have the newest revision.
     pub why_not: Option<HeldRevision>,
     /// The last run.
     pub last_run: Option<LastRun>,
-    /// When a run last succeeded.
+    /// Time of the last successful run.
     pub last_success: Option<Timestamp>,
-    /// Runs that failed in a row.
+    /// Number of consecutive failed runs.
     pub failures: u32,
-    /// States that the last run without news had to put right.
+    /// Drifted states that the last run without a new revision corrected.
     pub drift: usize,
-    /// What comes next.
+    /// Upcoming events.
     pub next: UpcomingEvents,
-    /// The pause, while there is one.
+    /// Active pause.
     pub paused: Option<PauseStatus>,
-    /// The pin, while there is one.
+    /// Active pin.
     pub pinned: Option<PinStatus>,
-    /// The rollout of states that it is in, or was in last.
+    /// Current or last states rollout.
     #[serde(default)]
     pub rollout: Option<RolloutSummary>,
-    /// The board and the place of rollouts, as far as they do not answer.
+    /// The board and the rollout repository, when they do not respond.
     #[serde(default)]
     pub silent: Vec<UnreachableService>,
-    /// Revisions that are not tried again.
+    /// Quarantined revisions.
     pub quarantined: Vec<QuarantineStatus>,
     /// Whether changes are allowed now.
     pub window: WindowStatus,
-    /// That the host should be rebooted.
+    /// Set when the host needs a reboot.
     pub reboot: Option<RebootStatus>,
-    /// The remotes, in their order.
+    /// Remotes, in their order.
     pub remotes: Vec<RemoteHealth>,
-    /// The health checks, as they last went.
+    /// Last results of the health checks.
     pub health: Vec<HealthStatus>,
-    /// Revisions that were rolled back, ever.
+    /// Total number of rolled-back revisions.
     pub rollbacks: u64,
     /// What could not be read, and why: the rest may be incomplete.
     pub unread: Vec<String>,
 }
 
-/// The process that answers.
+/// The daemon process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonStatus {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
     /// When it started.
     pub since: Timestamp,
-    /// What it is doing, in words: `idle`, `applying 3f2a1b9c0d1e`.
+    /// Current activity: `idle`, `applying 3f2a1b9c0d1e`.
     pub doing: String,
 }
 
-/// The generation that runs read.
+/// Current generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentGeneration {
     /// The revision, or the fingerprint of a directory.
     pub revision: String,
-    /// The name of the generation.
+    /// Generation name.
     pub generation: String,
-    /// Who signed it; nobody when no signature was asked for.
+    /// Signers; empty when no signature was required.
     pub signed_by: Vec<String>,
-    /// The serial of its manifest.
+    /// Serial of its manifest.
     pub serial: Option<u64>,
-    /// When it was committed.
+    /// Commit time.
     pub committed: Option<Timestamp>,
     /// When it was published on this node.
     pub published: Timestamp,
-    /// Where it came from, without a password.
+    /// Its source, without a password.
     pub source: String,
-    /// The branch that it was the head of.
+    /// Branch that it was the head of.
     pub branch: Option<String>,
-    /// When its manifest ends to be valid.
+    /// Expiry time of its manifest.
     pub expires: Option<Timestamp>,
 }
 
-/// What comes next; nothing without a daemon.
+/// Upcoming events; empty without a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpcomingEvents {
-    /// When the remotes are asked.
+    /// Next poll of the remotes.
     pub poll: Option<Timestamp>,
-    /// When the host is converged without news.
+    /// Next run without a new revision.
     pub run: Option<Timestamp>,
-    /// The next entry of the schedule.
+    /// Next schedule entry.
     pub entry: Option<ScheduledEntry>,
 }
 
-/// An entry of the schedule.
+/// A schedule entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledEntry {
     /// Its name.
@@ -129,64 +129,64 @@ pub struct ScheduledEntry {
     pub at: Timestamp,
 }
 
-/// That the agent takes nothing new and changes nothing.
+/// A pause: the agent accepts no new revision and changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseStatus {
     /// Why.
     pub reason: Option<String>,
-    /// Who said so.
+    /// User who set it.
     pub by: Option<String>,
     /// Since when.
     pub since: Timestamp,
-    /// Until when; until somebody resumes it when none.
+    /// End time; until `zagent resume` when none.
     pub until: Option<Timestamp>,
 }
 
-/// That the node stays on one branch or commit.
+/// A pin: the node stays on one branch or commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinStatus {
     /// The branch or the commit.
     pub to: PinTarget,
     /// Why.
     pub reason: Option<String>,
-    /// Who said so.
+    /// User who set it.
     pub by: Option<String>,
     /// Since when.
     pub since: Timestamp,
 }
 
-/// A rollout of states, as this node stands in it.
+/// A states rollout, from the view of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutSummary {
     /// Its name.
     pub id: RolloutId,
-    /// To which commit.
+    /// Target commit.
     pub to: String,
-    /// Where the whole of it stands; none when its record is gone.
+    /// State of the whole rollout; none when its record is gone.
     pub state: Option<RolloutStatus>,
     /// The batch of this node, from 1.
     pub batch: Option<usize>,
-    /// How many there are.
+    /// Total number of batches.
     pub batches: usize,
-    /// What this node does in it: `waiting`, `preparing`, `staged`, `applying`, `soaking`, `rolling-back`, `confirmed`,
-    /// `failed` or `withdrawn`.
+    /// Phase of this node: `waiting`, `preparing`, `staged`, `applying`, `soaking`, `rolling-back`,
+    /// `confirmed`, `failed` or `withdrawn`.
     pub phase: String,
     /// Since when.
     pub since: Option<Timestamp>,
-    /// By when it must be confirmed.
+    /// Deadline for the confirmation.
     pub deadline: Option<Timestamp>,
-    /// The same in words.
+    /// Message.
     pub message: String,
 }
 
-/// Somebody who should answer and does not.
+/// A service that should respond and does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreachableService {
     /// Since when.
     pub since: Timestamp,
     /// When it was last tried.
     pub tried: Timestamp,
-    /// What, and why.
+    /// What failed, and why.
     pub message: String,
 }
 
@@ -220,76 +220,76 @@ pub enum WindowStatus {
     },
 }
 
-/// That the host should be rebooted.
+/// A needed reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebootStatus {
     /// Why.
     pub reason: String,
-    /// Since when it is known; unknown when the system says so by itself.
+    /// Since when it is known; unknown when the system reports it.
     pub since: Option<Timestamp>,
-    /// When the agent will do it; somebody else has to when none.
+    /// When the agent reboots; none when someone else must do it.
     pub at: Option<Timestamp>,
 }
 
-/// How a health check last went.
+/// Last result of a health check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthStatus {
     /// Its name.
     pub name: String,
-    /// True when its failure rolls back.
+    /// True when its failure triggers a rollback.
     pub required: bool,
-    /// Whether it went well.
+    /// True when it passed.
     pub healthy: bool,
-    /// What it saw.
+    /// Message.
     pub message: String,
     /// When.
     pub at: Timestamp,
 }
 
-/// What a status is made of.
+/// Inputs of a status.
 #[derive(Clone, Debug, Default)]
 pub struct StatusInputs {
-    /// The node.
+    /// Node ID.
     pub node: String,
     /// The time.
     pub now: Timestamp,
-    /// What was remembered of remotes and runs.
+    /// Saved state of remotes and runs.
     pub memory: AgentMemory,
     /// The daemon, when one runs.
     pub daemon: Option<DaemonStatus>,
-    /// The generation that runs read.
+    /// Current generation.
     pub current: Option<CurrentGeneration>,
-    /// What comes next.
+    /// Upcoming events.
     pub next: UpcomingEvents,
-    /// The pause; one that is over is left out.
+    /// The pause; one that is over is ignored.
     pub paused: Option<PauseStatus>,
     /// The pin.
     pub pinned: Option<PinStatus>,
-    /// The rollout of states that it is in, or was in last.
+    /// Current or last states rollout.
     pub rollout: Option<RolloutSummary>,
-    /// The board and the place of rollouts, as far as they do not answer.
+    /// The board and the rollout repository, when they do not respond.
     pub silent: Vec<UnreachableService>,
-    /// Revisions that are not tried again.
+    /// Quarantined revisions.
     pub quarantined: Vec<QuarantineStatus>,
     /// Whether changes are allowed now.
     pub window: WindowStatus,
-    /// That the host should be rebooted.
+    /// Set when the host needs a reboot.
     pub reboot: Option<RebootStatus>,
-    /// The health checks, as they last went.
+    /// Last results of the health checks.
     pub health: Vec<HealthStatus>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
 impl AgentStatus {
-    /// Puts the pieces together.
+    /// Builds the status.
     #[must_use]
     pub fn from_inputs(inputs: StatusInputs) -> Self {
         let StatusInputs { memory, now, .. } = inputs;
         let newest = memory.newest;
         let on = inputs.current.as_ref().map(|c| crate::plain_revision(&c.revision));
         let is_current = newest.as_ref().is_some_and(|n| Some(n.revision.as_str()) == on);
-        // A reason that was noted about another revision explains nothing about this one.
+        // A reason recorded for another revision does not apply to this one.
         let concerns =
             |held: &HeldRevision| !is_current && newest.as_ref().is_some_and(|n| n.revision == held.revision);
         Self {
@@ -320,20 +320,20 @@ impl AgentStatus {
         }
     }
 
-    /// For how long a newer revision is known that the node is not on.
+    /// How long a newer revision has been known that the node does not have.
     #[must_use]
     pub fn behind_duration(&self) -> Option<SignedDuration> {
         let newest = self.newest.as_ref().filter(|_| !self.is_current)?;
         Some(self.at.duration_since(newest.since).max(SignedDuration::ZERO))
     }
 
-    /// True when the manifest of the current generation ended to be valid.
+    /// True when the manifest of the current generation has expired.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.current.as_ref().and_then(|c| c.expires).is_some_and(|expires| expires <= self.at)
     }
 
-    /// What somebody should look at, in words; a pause, a pin and a closed window are somebody's will and not listed.
+    /// Problems that need attention; a pause, a pin and a closed window are intended and not listed.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -349,7 +349,7 @@ impl AgentStatus {
             | None => {}
         }
         if self.is_expired() {
-            wrong.push("the manifest of the current generation expired".into());
+            wrong.push("the manifest of the current generation has expired".into());
         }
         if !self.remotes.is_empty() && self.remotes.iter().all(|r| r.failing_since.is_some()) {
             wrong.push("no remote answers with its branch".into());

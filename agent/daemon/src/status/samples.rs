@@ -1,4 +1,4 @@
-//! Nodes as they look in the tests: one that is fine, and what changes for the others.
+//! Sample nodes for tests: a healthy one, and what differs for the others.
 
 use jiff::Timestamp;
 
@@ -14,17 +14,17 @@ pub fn at(clock: &str) -> Timestamp {
     format!("2026-11-16T{clock}Z").parse().unwrap()
 }
 
-/// When the tests look.
+/// Current time of the tests.
 pub fn now() -> Timestamp {
     at("12:00:00")
 }
 
-/// A node that never ran.
+/// A node without runs.
 pub fn fresh() -> StatusInputs {
     StatusInputs { node: "web-01".into(), now: now(), ..StatusInputs::default() }
 }
 
-/// A node on which all is well.
+/// A healthy node.
 pub fn fine() -> StatusInputs {
     let counts = [("changed", 2), ("failed", 0), ("skipped", 0), ("unchanged", 40)];
     let last_run = LastRun {
@@ -77,7 +77,7 @@ pub fn newest(revision: &str, since: Timestamp) -> NewestRevision {
     }
 }
 
-/// How a check went after the last run.
+/// Result of a check after the last run.
 pub fn verdict(name: &str, required: bool, healthy: bool) -> HealthStatus {
     let message = if healthy { "200 OK" } else { "connection refused by 127.0.0.1:80" };
     HealthStatus { name: name.into(), required, healthy, message: message.into(), at: at("11:56:20") }

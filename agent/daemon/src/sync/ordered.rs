@@ -1,4 +1,4 @@
-//! One revision that a rollout orders in, a generation or a verified tree out.
+//! Revision ordered by a rollout in, generation or verified tree out.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::decide::{NodeView, RemoteOffer, RevisionRole, RolloutConstraint, Sync
 use crate::memory::HoldReason;
 
 impl StatesSync<'_> {
-    /// Takes one revision that a rollout orders. No remote is asked for anything that is here already: what was fetched
-    /// and verified can be published while nobody answers.
+    /// Takes one revision ordered by a rollout. Remotes are contacted only for what is missing: a revision
+    /// that was fetched and verified can be published while no remote answers.
     ///
     /// # Errors
     /// Fails when the cache cannot be used.
@@ -33,8 +33,8 @@ impl StatesSync<'_> {
             constraint: Some(constraint),
             held: self.memory.held.as_ref(),
             quarantined: &quarantined,
-            // What was refused as the head of a branch is looked at again when somebody orders it: that is what a fleet
-            // waits for, and it is tried once, not with every poll.
+            // A revision refused as a branch head is checked again when it is ordered: a fleet waits for it,
+            // and it is tried once, not with every poll.
             retry_refused: true,
             ..NodeView::default()
         };
@@ -57,7 +57,7 @@ impl StatesSync<'_> {
         }
     }
 
-    /// The same from the first remote that has it.
+    /// Same, from the first remote that has it.
     fn fetch_ordered(
         &mut self,
         revision: &Revision,
@@ -69,7 +69,7 @@ impl StatesSync<'_> {
         let mut remotes = followed_remotes(self.settings, None, self.seed);
         let urls: Vec<String> = remotes.health().map(|health| health.url.clone()).collect();
         let mut untaken =
-            NotTaken(HoldReason::Refused, "no Git remote of `source.remotes` could have it".into());
+            NotTaken(HoldReason::Refused, "no remote in `source.remotes` is a Git repository".into());
         for (remote, (one, url)) in self.settings.source.remotes.iter().zip(urls).enumerate() {
             if directory_remote(&one.url).is_some() {
                 continue;
@@ -114,7 +114,7 @@ mod tests {
     use crate::operator_orders::OperatorOrders;
 
     #[test]
-    fn what_was_refused_as_a_head_is_tried_when_it_is_ordered() {
+    fn a_refused_head_is_tried_again_when_ordered() {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("root: {}\n", dir.path().display());
         let fragment = ConfigFragment::read("zagent.yaml", &text).unwrap();
@@ -137,6 +137,6 @@ mod tests {
         let SyncOutcome::Held(held) = sync.sync_to(&constraint, SyncOptions::default(), now).unwrap() else {
             panic!("there is no remote that has it")
         };
-        assert!(held.message.contains("no Git remote"), "{}", held.message);
+        assert!(held.message.contains("is a Git repository"), "{}", held.message);
     }
 }

@@ -1,4 +1,4 @@
-//! What the watchdog reaches: the records, the board, the binaries and the service manager.
+//! What the watchdog connects to: the records, the board, the binaries and the service manager.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -19,10 +19,10 @@ use super::LoadSettings;
 use crate::sd_notify::SdNotify;
 use zagent_config::error_chain;
 
-/// The word for records that are on the board itself.
+/// Setting for records on the board itself.
 const ON_BOARD: &str = "board";
 
-/// The records and the board, as far as there are any.
+/// The records and the board, if configured.
 pub struct BoardLink {
     settings: Settings,
     records: Option<BoardRecords>,
@@ -55,7 +55,7 @@ impl RolloutLink for BoardLink {
     }
 }
 
-/// Binaries, from where records say that they are.
+/// Binaries, from the locations in the records.
 pub struct RecordArtifacts {
     pub load: LoadSettings,
 }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_says_no_is_told_and_no_place_is_no_fault() {
+    fn a_refusing_store_is_reported_and_a_missing_store_is_no_error() {
         assert_eq!(opened(""), Ok(()));
         let no = opened("board: {kind: nats, url: 'tls://nats.example.org', bucket: 'a b'}").unwrap_err();
         assert!(no.contains("board.bucket"), "a node that hears of no rollout says why: {no}");

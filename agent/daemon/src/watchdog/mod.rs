@@ -1,7 +1,7 @@
-//! The settings in, a watchdog of this node out: what [`zagent_rollout::watchdog`] needs of the agent.
+//! Settings in, watchdog of this node out: what [`zagent_rollout::watchdog`] needs from the agent.
 //!
-//! Law: only wiring. The configuration is read anew for every link and every fetch: addresses, logins and keys need no
-//! restart. The node's id, its root, its facts and the pace are read once.
+//! Law: only wiring. The configuration is read again for every connection and every fetch: addresses, logins
+//! and keys need no restart. The node ID, root, grains and pace are read once.
 
 pub mod connections;
 pub mod signals;
@@ -27,13 +27,13 @@ use crate::sd_notify::SdNotify;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 
-/// The longest that the agent may take to say whether it is ready.
+/// Timeout of the agent's readiness check.
 const READINESS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads the settings; why not, in words.
+/// Loads the settings, or returns the error.
 pub type LoadSettings = Arc<dyn Fn() -> Result<Settings, String> + Send + Sync>;
 
-/// What a watchdog is started with.
+/// Inputs of a watchdog.
 pub struct WatchdogStart<'a> {
     /// The settings.
     pub settings: &'a Settings,
@@ -41,26 +41,26 @@ pub struct WatchdogStart<'a> {
     pub load: LoadSettings,
     /// The arguments of this process.
     pub args: Vec<OsString>,
-    /// Where the configuration is, when it was named.
+    /// Configuration file, when given.
     pub config: Option<PathBuf>,
-    /// How fast.
+    /// Timer speed.
     pub pace: WatchdogPace,
 }
 
-/// The program that this process runs.
+/// Program of this process.
 ///
 /// # Errors
-/// Fails when the system does not tell.
+/// Fails when the system does not report it.
 pub fn own_program() -> Result<AgentProgram, CliError> {
     let path = std::env::current_exe()
-        .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot find the path of the zagent binary: {error}")))?;
     Ok(AgentProgram { version: env!("CARGO_PKG_VERSION").into(), path })
 }
 
-/// Looks after the agent until it is told to stop.
+/// Supervises the agent until it is told to stop.
 ///
 /// # Errors
-/// Fails when another watchdog runs, and when the system refuses what it needs.
+/// Fails when another watchdog runs, or when the system refuses what it needs.
 pub fn run(start: WatchdogStart<'_>) -> Result<(), CliError> {
     let WatchdogStart { settings, load, args, config, pace } = start;
     let paths = settings.paths();
@@ -93,31 +93,32 @@ pub fn run(start: WatchdogStart<'_>) -> Result<(), CliError> {
             timeout: READINESS_TIMEOUT.min(pace.readiness),
         }),
         notifier: &notify,
-        // A configuration that is wrong changes nothing.
+        // An invalid configuration changes nothing.
         hold: &|record, now| hold_reason(load().as_ref().unwrap_or(settings), record, now),
         paths,
     };
     watchdog::run(setup, inbox).map_err(watchdog_cli_error)
 }
 
-/// Why a rollout may not switch this node now: it is paused, or no window is open. An emergency does not wait for a window.
+/// Why a rollout may not switch this node now: it is paused, or no window is open. An emergency does not wait
+/// for a window.
 fn hold_reason(settings: &Settings, record: &RolloutRecord, now: Timestamp) -> Option<String> {
     let windows = match record.profile {
         RolloutProfile::Normal => settings.windows.as_slice(),
         RolloutProfile::Emergency => &[],
     };
-    // The same words as long as it is the same reason: they go into the report.
+    // The text is stable as long as the reason is the same: it goes into the report.
     OperatorOrders::read(&settings.paths(), now).rollout_obstacle(windows, now, &local_zone())
 }
 
-/// What a watchdog that does not begin tells the command line.
+/// Turns the error of a watchdog that cannot start into a command line error.
 #[must_use]
 pub fn watchdog_cli_error(error: WatchdogError) -> CliError {
     let message = error_chain(&error);
     match error {
         WatchdogError::AlreadyRunning { .. } => CliError::locked(
             message,
-            "`zagent watchdog status` tells how it is; end it before another is started",
+            "check it with `zagent watchdog status`; stop it before you start another",
         ),
         error if error.is_permission() => CliError::permission(message),
         _ => CliError::failed(message),

@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP in, words for the watchdog out.
+//! SIGTERM, SIGINT and SIGHUP in, events for the watchdog out.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 use zagent_rollout::watchdog::WatchdogSignal;
 
-/// The stack of a thread that only waits.
+/// Stack of a thread that only waits.
 const STACK_BYTES: usize = 64 << 10;
 
 /// Listens until it is dropped; the threads end with the program.
@@ -16,7 +16,7 @@ pub struct WatchdogSignals {
     handlers: Vec<SigId>,
 }
 
-/// From now on, signals are told to the watchdog.
+/// Sends signals to the watchdog from now on.
 pub fn watch_signals(
     ring: impl Fn(WatchdogSignal) -> bool + Send + Clone + 'static,
 ) -> io::Result<WatchdogSignals> {

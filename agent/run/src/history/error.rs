@@ -1,35 +1,35 @@
-//! What can go wrong with the history. Nothing of it stops a run.
+//! Errors of the history. None of them stops a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What went wrong.
+/// Errors of the history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// A file could not be used.
     #[error("cannot {act} `{}`", path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The store could not be used.
     #[error("cannot {act} the history in `{}`", path.display())]
     Store {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
         /// Where.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: sled::Error,
     },
-    /// The name of a run is no file name.
-    #[error("`{0}` is no name of a run")]
+    /// Not a valid run ID.
+    #[error("`{0}` is not a run ID")]
     Name(String),
     /// There are no runs.
     #[error("the history is empty")]
@@ -37,32 +37,32 @@ pub enum HistoryError {
     /// There is no such run.
     #[error("the history has no run `{0}`")]
     NoRun(String),
-    /// Several runs begin so.
-    #[error("{} runs begin with `{beginning}`: {}", runs.len(), newest_names(runs))]
+    /// Several runs start with this text.
+    #[error("{} runs start with `{beginning}`: {}", runs.len(), newest_names(runs))]
     Ambiguous {
-        /// What was asked for.
+        /// The given text.
         beginning: String,
-        /// What it could be.
+        /// The matching runs.
         runs: Vec<String>,
     },
-    /// Another process has the store.
-    #[error("another process is using the history; only the latest runs are seen")]
+    /// Another process has opened the store.
+    #[error("another process is using the history; only the latest runs are shown")]
     Busy,
-    /// The store cannot be used now, and nothing is wrong with it.
-    #[error("only the latest runs are seen")]
+    /// The store cannot be used now, but is not damaged.
+    #[error("only the latest runs are shown")]
     StoreUnavailable(#[source] Box<Self>),
-    /// The store did not open, and there is a new one now.
-    #[error("the history could not be opened and begins anew; the old one is `{}`", path.display())]
+    /// The store could not be opened and was replaced.
+    #[error("the history could not be opened and was replaced; the old one is `{}`", path.display())]
     Broken {
-        /// Where the old one is.
+        /// Path of the old store.
         path: PathBuf,
     },
-    /// The record of a run cannot be understood.
-    #[error("the record of run `{0}` cannot be read and is left out")]
+    /// The record of a run cannot be read.
+    #[error("cannot read the record of run `{0}`: it is not shown")]
     UnreadableRecord(String),
 }
 
-/// The newest names of a sorted list, and how many more there are.
+/// The newest IDs of a sorted list, and the number of further ones.
 fn newest_names(runs: &[String]) -> String {
     const NAMED: usize = 4;
     let named: Vec<&str> = runs.iter().rev().take(NAMED).map(String::as_str).collect();
@@ -75,7 +75,7 @@ impl HistoryError {
         Self::File { act, path: path.to_owned(), source }
     }
 
-    /// True when the system does not let us.
+    /// True when the cause is a missing permission.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         match self {

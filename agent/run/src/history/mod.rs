@@ -1,10 +1,10 @@
-//! Reports in, the last of them back out: by name, by the beginning of a name, or the last one.
+//! Run reports in, recent reports out: by run ID, by the start of an ID, or the last one.
 //!
-//! Law: a run pays for one small file (the spool) and nothing else. The store behind it is opened when somebody asks, or
-//! when the spool is full; it holds only what may be lost, and one that does not open is moved aside and made anew.
+//! Law: a run pays only for one small file (the spool). The store is opened on a query, or when the spool is
+//! full; it holds only data that can be lost, and a store that cannot be opened is moved aside and replaced.
 //!
-//! ## Why not write to the store at once
-//! Opening sled costs more than a whole run that has nothing to do, and ten threads.
+//! ## Why not write to the store directly
+//! Opening sled costs more than a whole run without changes, and ten threads.
 
 pub mod error;
 pub mod record;
@@ -29,19 +29,20 @@ use spool::RunSpool;
 use store::HistoryStore;
 use zagent_config::SecretMask;
 
-/// A spool that holds so many runs is emptied into the store.
+/// Number of runs in the spool that triggers a move to the store.
 const SPOOL_LIMIT: usize = 32;
-/// How long somebody who asks waits for another process to let go of the store.
+/// How long a query waits for another process to release the store.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// `20261116T084512-3f9a7`: when a run began (UTC), to a 4096th of a second, and chance for two that began together.
+/// `20261116T084512-3f9a7`: start of a run (UTC) to a 4096th of a second, and a random part for runs that
+/// start together.
 #[must_use]
 pub fn run_name(start: Timestamp, chance: u8) -> String {
     let part = i64::from(start.subsec_nanosecond().max(0)) * 4096 / 1_000_000_000;
     format!("{}-{part:03x}{chance:02x}", time_stamp(start))
 }
 
-/// Eight bits that another process most likely does not have.
+/// Eight bits that most likely differ between processes.
 #[must_use]
 pub fn random_suffix() -> u8 {
     let random = RandomState::new().build_hasher().finish();
@@ -52,12 +53,12 @@ fn time_stamp(time: Timestamp) -> String {
     TimeZone::UTC.to_datetime(time).strftime("%Y%m%dT%H%M%S").to_string()
 }
 
-/// What was asked for, and what had to be told on the way.
+/// A result, and warnings.
 #[derive(Debug)]
 pub struct HistoryAnswer<T> {
-    /// What was asked for.
+    /// The result.
     pub found: T,
-    /// What somebody should know: a store that was broken, or is in use.
+    /// Warnings: a store that was damaged, or is in use.
     pub warnings: Vec<HistoryError>,
 }
 
@@ -70,14 +71,15 @@ pub struct History {
 }
 
 impl History {
-    /// The history below a root; the newest `keep` runs are kept. Nothing is opened.
+    /// The history below a root; keeps the newest `keep` runs. Opens nothing.
     #[must_use]
     pub fn new(paths: &Paths, keep: usize) -> Self {
         let spool = RunSpool::new(paths.history_spool());
         Self { spool, store: HistoryStore::new(paths.history_store(), LOCK_TIMEOUT), keep }
     }
 
-    /// Notes a run: what changed, failed or did not run in full, the rest as a number. A dry run leaves no trace.
+    /// Records a run: states that changed, failed or did not run in full, the others as a number. A dry run
+    /// is not recorded.
     ///
     /// # Errors
     /// Fails when the file cannot be written.
@@ -88,7 +90,7 @@ impl History {
         self.spool.write(&report.run, &RunRecord::from_report(report, mask).to_bytes())
     }
 
-    /// Empties the spool into the store when it is full; a store in use is left for the next time.
+    /// Moves the spool to the store when it is full; a store in use is left for the next time.
     ///
     /// # Errors
     /// Fails when the spool cannot be read or the store cannot be written.
@@ -104,7 +106,7 @@ impl History {
         }
     }
 
-    /// Empties the spool into the store and forgets all but the newest runs; gives the open store when there is one.
+    /// Moves the spool to the store and removes all but the newest runs; returns the open store, if any.
     fn drain_spool(
         &self,
         now: Timestamp,
@@ -125,7 +127,7 @@ impl History {
         }
         open.prune(self.keep)?;
         open.flush()?;
-        // Only what the store holds for good leaves the spool.
+        // Only what is safely in the store leaves the spool.
         for name in folded {
             self.spool.remove(&name);
         }
@@ -147,7 +149,7 @@ impl History {
         Ok(HistoryAnswer { found, warnings })
     }
 
-    /// The newest run. Most often it still waits in the spool, and nothing is opened.
+    /// The newest run. It is usually still in the spool, and nothing is opened.
     ///
     /// # Errors
     /// Fails when the history cannot be read.
@@ -160,10 +162,10 @@ impl History {
         Ok(self.list(1, now)?.found.pop())
     }
 
-    /// One run: by its name, by the beginning of it when that is enough, or `last`.
+    /// One run: by its ID, by a unique start of it, or `last`.
     ///
     /// # Errors
-    /// Fails when there is no such run, several begin so, or the history cannot be read.
+    /// Fails when there is no such run, several match, or the history cannot be read.
     pub fn get(&self, which: &str, now: Timestamp) -> Result<HistoryAnswer<RunRecord>, HistoryError> {
         let (reader, warnings) = self.open_reader(now)?;
         let name = resolve_name(which, reader.names()?)?;
@@ -172,14 +174,14 @@ impl History {
         Ok(HistoryAnswer { found, warnings })
     }
 
-    /// The store once the spool is in it; while it cannot be opened, the spool alone.
+    /// The store with the spool moved into it; while it cannot be opened, only the spool.
     fn open_reader(&self, now: Timestamp) -> Result<(HistoryReader<'_>, Vec<HistoryError>), HistoryError> {
         match self.drain_spool(now) {
             Ok((open, warnings)) => Ok((HistoryReader { spool: &self.spool, open }, warnings)),
             Err(HistoryError::Busy) => {
                 Ok((HistoryReader { spool: &self.spool, open: None }, vec![HistoryError::Busy]))
             }
-            // A full disk keeps nobody from reading what still waits.
+            // A full disk does not prevent reading the spool.
             Err(e) if !e.is_permission() => {
                 let warning = HistoryError::StoreUnavailable(Box::new(e));
                 Ok((HistoryReader { spool: &self.spool, open: None }, vec![warning]))
@@ -195,7 +197,7 @@ struct HistoryReader<'h> {
 }
 
 impl HistoryReader<'_> {
-    /// The names of all runs, oldest first.
+    /// IDs of all runs, oldest first.
     fn names(&self) -> Result<Vec<String>, HistoryError> {
         match &self.open {
             Some(open) => open.names(),

@@ -1,6 +1,6 @@
-//! A report in, what is kept of it out, and back.
+//! Run report in, stored record out, and back.
 //!
-//! Law: no secret is kept, no text is kept beyond a bound, and of what was as it should be only the number.
+//! Law: no secrets are stored, texts have a maximum size, and unchanged states are only counted.
 
 use std::time::Duration;
 
@@ -13,48 +13,48 @@ use crate::tally::Tally;
 use crate::{IRREVERSIBLE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus};
 use zagent_config::SecretMask;
 
-/// The form of what is written; another one is not understood.
+/// Schema version; other versions are not read.
 const SCHEMA: u32 = 1;
-/// Bytes that are kept of one text.
+/// Maximum size of one text.
 const TEXT_LIMIT: usize = 16 << 10;
 
-/// A run as the history knows it.
+/// A run as stored in the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRecord {
-    /// What it did; states that were as they should be are not listed.
+    /// Its report; unchanged states are not listed.
     pub report: RunReport,
-    /// How many states ended how, all of them.
+    /// Number of states per result, all of them.
     pub tally: Tally,
 }
 
-/// A run in one line.
+/// Summary of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     schema: u32,
-    /// Its name.
+    /// Run ID.
     pub run: String,
     /// The node.
     pub node: String,
-    /// The commit, or where the states came from.
+    /// Commit, or source of the states.
     pub revision: String,
-    /// What it was for: `apply`, `test` or `revert`.
+    /// Mode: `apply`, `test` or `revert`.
     pub mode: String,
-    /// The run that it undid.
+    /// The run that it reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverts: Option<String>,
-    /// In which order states ran.
+    /// Order in which states ran.
     pub schedule: String,
-    /// Who asked for it.
+    /// What triggered it.
     pub trigger: String,
-    /// True when nothing failed and nobody stopped it.
+    /// True when nothing failed and it was not stopped.
     pub success: bool,
-    /// True when it was stopped before its end.
+    /// True when it was stopped early.
     pub canceled: bool,
-    /// When it began, in microseconds since 1970.
+    /// Start, in microseconds since 1970.
     start: i64,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     duration: u64,
-    /// How many states ended how.
+    /// Number of states per result.
     #[serde(flatten)]
     pub tally: Tally,
 }
@@ -64,13 +64,13 @@ impl RunSummary {
         serde_json::from_slice(bytes).ok().filter(|head: &Self| head.schema == SCHEMA)
     }
 
-    /// When it began.
+    /// Start time.
     #[must_use]
     pub fn start(&self) -> Timestamp {
         Timestamp::from_microsecond(self.start).unwrap_or_default()
     }
 
-    /// How long it took.
+    /// Duration.
     #[must_use]
     pub const fn duration(&self) -> Duration {
         Duration::from_micros(self.duration)
@@ -108,7 +108,7 @@ struct StateRecord {
 }
 
 impl RunRecord {
-    /// What is kept of a report.
+    /// What is stored of a report.
     #[must_use]
     pub fn from_report(report: &RunReport, mask: &SecretMask) -> Self {
         let text = |text: &str| truncate_text(mask.mask_string(text));
@@ -149,7 +149,7 @@ impl RunRecord {
             duration: micros(report.duration),
             tally: self.tally,
         };
-        // Keys are texts and numbers are finite or null: there is nothing that JSON cannot say.
+        // Keys are strings and numbers are finite or null, so JSON can hold everything.
         serde_json::to_vec(&StoredRun {
             head,
             states: report.states.iter().map(StateRecord::from_outcome).collect(),
@@ -245,7 +245,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A text, cut where it is too long.
+/// A text, truncated when too long.
 fn truncate_text(mut text: String) -> String {
     if text.len() > TEXT_LIMIT {
         let rest = text.len();
@@ -256,7 +256,7 @@ fn truncate_text(mut text: String) -> String {
     text
 }
 
-/// A value whose texts are cut where they are too long.
+/// A value with long texts truncated.
 fn truncate_values(value: &Value) -> Value {
     match value {
         Value::Str(text) if text.len() > TEXT_LIMIT => truncate_text(text.to_string()).into(),

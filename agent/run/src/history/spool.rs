@@ -1,6 +1,6 @@
-//! A directory of small files, one a run, that wait for the store.
+//! Directory of small files, one per run, that wait for the store.
 //!
-//! Law: a file is there whole or not at all, and only its owner reads it.
+//! Law: a file is complete or absent, and only its owner can read it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,9 +12,9 @@ use jiff::Timestamp;
 
 use super::HistoryError;
 
-/// What a whole record ends in.
+/// Suffix of a complete record.
 const RECORD_SUFFIX: &str = ".json";
-/// A file that was never finished goes after so long.
+/// Age after which an unfinished file is removed.
 const STALE_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// The directory.
@@ -28,7 +28,7 @@ impl RunSpool {
         Self { dir }
     }
 
-    /// Writes a record beside its place, then puts it there.
+    /// Writes a record to a temporary file, then renames it.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if name.is_empty() || name.len() > 100 || !name.chars().all(is_plain) {
@@ -38,7 +38,7 @@ impl RunSpool {
         let file = match self.create(&part) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
-                made.map_err(|e| HistoryError::from_io("make directory", &self.dir, e))?;
+                made.map_err(|e| HistoryError::from_io("create directory", &self.dir, e))?;
                 self.create(&part)
             }
             file => file,
@@ -53,7 +53,7 @@ impl RunSpool {
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(part)
     }
 
-    /// The names of all records, oldest first.
+    /// IDs of all records, oldest first.
     pub fn names(&self) -> Result<Vec<String>, HistoryError> {
         let mut names: Vec<String> = self
             .files()?
@@ -73,7 +73,7 @@ impl RunSpool {
         Ok(entries.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect())
     }
 
-    /// One record; none when another process has taken it meanwhile.
+    /// One record; none when another process has moved it meanwhile.
     pub fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
         let path = self.dir.join(format!("{name}{RECORD_SUFFIX}"));
         match fs::read(&path) {
@@ -83,12 +83,12 @@ impl RunSpool {
         }
     }
 
-    /// Forgets a record. One that stays is only folded once more.
+    /// Removes a record. One that stays is moved once more.
     pub fn remove(&self, name: &str) {
         let _ = fs::remove_file(self.dir.join(format!("{name}{RECORD_SUFFIX}")));
     }
 
-    /// Removes what a process that was killed left unfinished.
+    /// Removes unfinished files of a killed process.
     pub fn remove_stale(&self, now: Timestamp) {
         for file in self.files().unwrap_or_default().iter().filter(|f| f.ends_with(".part")) {
             let path = self.dir.join(file);

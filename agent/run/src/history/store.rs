@@ -1,6 +1,7 @@
-//! The sled store: names of runs to their records.
+//! The sled store: run IDs to their records.
 //!
-//! Law: what does not open is moved aside, never repaired and never fatal; what the system forbids is left alone.
+//! Law: a store that cannot be opened is moved aside, never repaired and never fatal; without permission it
+//! is left alone.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,29 +13,29 @@ use jiff::Timestamp;
 
 use super::{HistoryError, time_stamp};
 
-/// Memory that sled may take.
+/// Memory limit of sled.
 const CACHE_BYTES: u64 = 4 << 20;
-/// A store never shrinks; one that is larger is written anew.
+/// A store never shrinks; a larger one is rebuilt.
 const MAX_STORE_BYTES: u64 = 64 << 20;
-/// How often somebody who waits looks again.
+/// Retry interval while waiting for the lock.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where the store is.
 #[derive(Clone, Debug)]
 pub struct HistoryStore {
     dir: PathBuf,
-    /// How long to wait for another process to let go of it.
+    /// How long to wait for another process to release it.
     pub lock_timeout: Duration,
     max_bytes: u64,
 }
 
 /// Why it did not open.
 enum HistoryOpenError {
-    /// Another process has it.
+    /// Another process has opened it.
     Busy,
-    /// The system does not let us.
+    /// Permission denied.
     Forbidden(sled::Error),
-    /// It is broken.
+    /// It is damaged.
     Broken,
 }
 
@@ -47,7 +48,7 @@ impl HistoryStore {
         self.dir.exists()
     }
 
-    /// Opens it, or a new one in place of one that is broken.
+    /// Opens it, or a new one that replaces a damaged one.
     pub fn open(&self, now: Timestamp) -> Result<(OpenStore, Vec<HistoryError>), HistoryError> {
         let failed = |closed| match closed {
             HistoryOpenError::Busy => HistoryError::Busy,
@@ -86,7 +87,7 @@ impl HistoryStore {
         let opened =
             catch_unwind(AssertUnwindSafe(|| config.open())).map_err(|_| HistoryOpenError::Broken)?;
         let db = opened.map_err(|error| match &error {
-            // sled tells a lock that is held only in words.
+            // sled reports a held lock only as text.
             sled::Error::Io(e) if e.to_string().contains("could not acquire lock") => HistoryOpenError::Busy,
             sled::Error::Io(e) => match e.kind() {
                 ErrorKind::PermissionDenied
@@ -100,7 +101,7 @@ impl HistoryStore {
         Ok(OpenStore { db, dir: self.dir.clone() })
     }
 
-    /// A name beside the store's.
+    /// A path next to the store.
     fn sibling_path(&self, suffix: &str) -> PathBuf {
         let mut name = self.dir.clone().into_os_string();
         name.push(".");
@@ -108,7 +109,7 @@ impl HistoryStore {
         name.into()
     }
 
-    /// Puts the store away; what was put away before goes, so that a disk does not fill with them.
+    /// Moves the store aside; an earlier one is removed, so that they do not fill the disk.
     fn move_aside(&self, aside: &Path) -> Result<(), HistoryError> {
         let name = self.dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let siblings =
@@ -121,7 +122,7 @@ impl HistoryStore {
         fs::rename(&self.dir, aside).map_err(|e| HistoryError::from_io("move", &self.dir, e))
     }
 
-    /// Writes a store anew that has grown far beyond what it holds.
+    /// Rebuilds a store that has grown far beyond its content.
     pub fn rebuild_if_large(&self, open: OpenStore) -> Result<OpenStore, HistoryError> {
         if open.db.size_on_disk().is_ok_and(|size| size < self.max_bytes) {
             return Ok(open);
@@ -150,7 +151,7 @@ impl HistoryStore {
     }
 }
 
-/// An open store; nobody else can open it meanwhile.
+/// An open store; no other process can open it meanwhile.
 #[derive(Debug)]
 pub struct OpenStore {
     db: sled::Db,
@@ -171,14 +172,14 @@ impl OpenStore {
         self.db.get(name).map(|found| found.map(|v| v.to_vec())).map_err(self.store_error("read"))
     }
 
-    /// The names of all runs, oldest first.
+    /// IDs of all runs, oldest first.
     pub fn names(&self) -> Result<Vec<String>, HistoryError> {
         let name =
             |key: Result<sled::IVec, sled::Error>| key.map(|k| String::from_utf8_lossy(&k).into_owned());
         self.db.iter().keys().map(name).collect::<Result<_, _>>().map_err(self.store_error("read"))
     }
 
-    /// Forgets all but the newest.
+    /// Removes all but the newest.
     pub fn prune(&mut self, keep: usize) -> Result<(), HistoryError> {
         let names = self.names()?;
         for name in &names[..names.len().saturating_sub(keep)] {

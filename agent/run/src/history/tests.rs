@@ -23,7 +23,7 @@ impl Scratch {
 
     fn history(&self, keep: usize) -> History {
         let mut history = History::new(&self.paths(), keep);
-        // A store lets go of its lock a moment after it was closed; on a busy machine that takes a while.
+        // A store releases its lock a moment after it was closed; on a busy machine that takes a while.
         history.store.lock_timeout = Duration::from_secs(30);
         history
     }
@@ -77,7 +77,7 @@ fn a_run_pays_for_one_file_that_only_its_owner_reads() {
 }
 
 #[test]
-fn what_comes_out_is_what_went_in_without_the_unchanged() {
+fn a_record_round_trips_without_unchanged_states() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     let mut report = run(0);
@@ -100,7 +100,7 @@ fn what_comes_out_is_what_went_in_without_the_unchanged() {
 }
 
 #[test]
-fn secrets_are_not_kept_and_long_texts_are_cut() {
+fn secrets_are_not_stored_and_long_texts_are_truncated() {
     let scratch = Scratch::new();
     let mut report = run(0);
     report.states[0].changes.insert("stdout", "x".repeat(1 << 20));
@@ -154,7 +154,7 @@ fn a_run_is_found_by_name_beginning_or_as_the_last() {
 }
 
 #[test]
-fn nothing_is_made_by_looking_or_by_a_dry_run() {
+fn a_query_or_a_dry_run_creates_nothing() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     assert!(listed(&history).is_empty());
@@ -176,13 +176,13 @@ fn overwrite(dir: &Path) {
 }
 
 #[test]
-fn a_broken_store_is_moved_aside_and_made_anew() {
+fn a_damaged_store_is_moved_aside_and_replaced() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     for n in 0..3 {
         record(&history, n..n + 1);
         let answer = history.list(100, now()).unwrap();
-        // The first time there is nothing to break yet.
+        // The first time there is nothing to damage yet.
         assert_eq!(answer.warnings.len(), usize::from(n > 0), "{:?}", answer.warnings);
         assert!(answer.warnings.iter().all(|w| matches!(w, HistoryError::Broken { path } if path.exists())));
         assert_eq!(answer.found.len(), 1);
@@ -194,7 +194,7 @@ fn a_broken_store_is_moved_aside_and_made_anew() {
 }
 
 #[test]
-fn a_store_that_somebody_else_has_open_leaves_the_spool() {
+fn a_store_opened_by_another_process_leaves_the_spool() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     record(&history, 0..2);
@@ -215,7 +215,7 @@ fn a_store_that_somebody_else_has_open_leaves_the_spool() {
 }
 
 #[test]
-fn half_written_and_damaged_records_harm_nobody() {
+fn partial_and_damaged_records_are_harmless() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     record(&history, 0..2);
@@ -246,7 +246,7 @@ fn a_name_cannot_lead_elsewhere() {
 }
 
 #[test]
-fn a_store_that_has_grown_is_written_anew() {
+fn a_large_store_is_rebuilt() {
     let scratch = Scratch::new();
     let mut history = scratch.history(3);
     record(&history, 0..20);
@@ -266,7 +266,7 @@ fn a_store_that_cannot_be_used_leaves_the_spool() {
     assert_eq!(listed(&history).len(), 1);
     record(&history, 1..3);
     overwrite(&scratch.paths().history_store());
-    // The broken store cannot be moved onto a file.
+    // The damaged store cannot be moved onto a file.
     let aside = format!("{}.broken-{}", scratch.paths().history_store().display(), time_stamp(now()));
     fs::write(aside, "").unwrap();
     for _ in 0..2 {
@@ -282,9 +282,9 @@ fn a_store_that_cannot_be_used_leaves_the_spool() {
 }
 
 #[test]
-fn many_runs_that_begin_alike_are_not_all_named() {
+fn many_matching_runs_are_not_all_named() {
     let runs = (10..20).map(|n| format!("2026-{n}")).collect();
     let error = HistoryError::Ambiguous { beginning: "2026".into(), runs };
-    let words = "10 runs begin with `2026`: 2026-19, 2026-18, 2026-17, 2026-16 and 6 more";
+    let words = "10 runs start with `2026`: 2026-19, 2026-18, 2026-17, 2026-16 and 6 more";
     assert_eq!(error.to_string(), words);
 }

@@ -1,7 +1,8 @@
-//! What a compile asked and made in, the same plan without compiling out, as long as every answer is still the same.
+//! Inputs and result of a compile in, the same plan without compiling out, as long as every input is
+//! unchanged.
 //!
-//! Law: compiling is a function of what it is told, so a plan is used again only when everything it was told (files, facts,
-//! calls) would be told again. What was decrypted is never kept. A kept plan that cannot be read is no kept plan.
+//! Law: compiling is a function of its inputs, so a plan is reused only when all inputs (files, grains,
+//! calls) are the same. Decrypted data is never cached. An unreadable cached plan is ignored.
 
 pub mod trace;
 
@@ -16,17 +17,17 @@ use zagent_config::value::binary::ValueReader;
 
 pub use trace::CompileTrace;
 
-/// The first bytes of a kept plan: the shape of what follows.
+/// First bytes of a cached plan: the version of its format.
 const MAGIC: &[u8] = b"zagent plan 1\n";
-/// Kept plans at most: a host has few sets of arguments that are used again.
+/// Maximum number of cached plans: a host has few sets of arguments that recur.
 const MAX_PLANS: usize = 8;
 
-/// Names what was compiled: two compiles of one key differ only in what they are told.
+/// Identifies what was compiled: two compiles with one key differ only in their inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanKey(blake3::Hash);
 
 impl PlanKey {
-    /// The key of a compile; `more` is what else could matter, such as the programs that may be asked.
+    /// Key of a compile; `more` is whatever else could matter, such as the programs that may be called.
     #[must_use]
     pub fn new(inputs: &CompileInputs, want: &CompileTarget, more: &str) -> Self {
         let text = format!(
@@ -44,23 +45,23 @@ impl PlanKey {
     }
 }
 
-/// This very program: another build may compile otherwise.
+/// This program: another build may compile differently.
 fn program_identity() -> Option<(u64, u64, i64)> {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata("/proc/self/exe").ok()?;
     Some((meta.ino(), meta.size(), meta.mtime()))
 }
 
-/// A plan and the pillar it was made with.
+/// A plan and the pillar it was compiled with.
 #[derive(Debug)]
 pub struct CachedPlan {
-    /// What runs.
+    /// The plan.
     pub plan: Plan,
     /// The pillar.
     pub pillar: Value,
 }
 
-/// The kept plan of a key, when all it was told would be told again.
+/// The cached plan of a key, when all its inputs are unchanged.
 #[must_use]
 pub fn load(dir: &Path, key: &PlanKey, inputs: &CompileInputs) -> Option<CachedPlan> {
     let bytes = std::fs::read(key.plan_path(dir)).ok()?;
@@ -78,7 +79,7 @@ pub fn load(dir: &Path, key: &PlanKey, inputs: &CompileInputs) -> Option<CachedP
     reader.is_empty().then_some(CachedPlan { plan, pillar })
 }
 
-/// Keeps a plan for the next time; nothing when what it was told cannot be asked again.
+/// Saves a plan for the next time; does nothing when its inputs cannot be checked again.
 ///
 /// # Errors
 /// Fails when it cannot be written.
@@ -107,7 +108,7 @@ pub fn save(
     write(&mut file, MAGIC)?;
     write(&mut file, blake3::hash(&body).as_bytes())?;
     write(&mut file, &body)?;
-    // No sync: a torn file fails its sum and is compiled anew.
+    // No sync: a torn file fails its checksum and is compiled again.
     std::fs::rename(&temp, &path)
 }
 

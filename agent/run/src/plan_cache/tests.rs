@@ -1,4 +1,4 @@
-//! What a kept plan is used for again, and what makes it compile anew.
+//! When a cached plan is reused, and what makes it compile again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ const SLS: &str =
     "{{ grains['colour'] }}:\n  test.nop\n{% if salt['file.file_exists']('/') %}x:\n  test.nop\n{% endif %}";
 
 #[test]
-fn a_plan_is_used_again_while_everything_is_as_it_was() {
+fn a_plan_is_reused_while_all_inputs_are_unchanged() {
     let place = Place::new(SLS);
     assert_eq!(place.load(), None);
     place.compile_and_keep(later());
@@ -85,7 +85,7 @@ fn a_plan_is_used_again_while_everything_is_as_it_was() {
 }
 
 #[test]
-fn a_file_a_fact_or_a_new_file_makes_it_old() {
+fn a_changed_file_a_changed_grain_or_a_new_file_invalidates_it() {
     let mut place = Place::new(SLS);
     place.compile_and_keep(later());
     place.colour = "blue";
@@ -101,7 +101,7 @@ fn a_file_a_fact_or_a_new_file_makes_it_old() {
 }
 
 #[test]
-fn what_draws_lots_is_compiled_each_time() {
+fn random_functions_are_compiled_each_time() {
     let place = Place::new("x{{ range(100000) | random }}{{ range(100000) | random }}:\n  test.nop\n");
     place.compile_and_keep(later());
     assert_eq!(place.load(), None);
@@ -115,7 +115,7 @@ fn a_file_that_has_just_changed_is_not_trusted() {
 }
 
 #[test]
-fn a_damaged_plan_is_no_plan() {
+fn a_damaged_plan_is_ignored() {
     let place = Place::new(SLS);
     place.compile_and_keep(later());
     let path = place.key().plan_path(&place.kept());
@@ -133,7 +133,7 @@ fn a_damaged_plan_is_no_plan() {
 }
 
 #[test]
-fn only_a_few_are_kept_and_only_for_their_owner() {
+fn only_a_few_plans_are_kept_and_only_for_their_owner() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new(SLS);
     place.compile_and_keep(later());

@@ -1,4 +1,4 @@
-//! Everything a compile is told, written down while it is told, and asked again later.
+//! Inputs of a compile, recorded while it reads them and checked again later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use zagent_compiler::{CallError, Cipher, CompileInputs, FileStamp, FileTree, Fun
 use zagent_config::Value;
 use zagent_config::value::binary::{ValueReader, write_text, write_varint};
 
-/// A file that changed less than this before it was read may change again without its stamp telling.
+/// A file that changed less than this before it was read may change again with the same stamp.
 const FRESH_NANOS: u64 = 50_000_000;
 
 type Digest = [u8; blake3::OUT_LEN];
 
-/// What a compile was told.
+/// Inputs of a compile.
 #[derive(Debug, Default)]
 pub struct CompileTrace(Mutex<TraceEntries>);
 
@@ -25,7 +25,7 @@ struct TraceEntries {
     all_grains: Option<Digest>,
     functions: Option<Digest>,
     calls: Vec<(FunctionCall, Digest)>,
-    /// Something was told that cannot be asked again, or must not be kept.
+    /// An input cannot be checked again, or must not be cached.
     uncacheable: bool,
 }
 
@@ -36,7 +36,7 @@ enum TreeSide {
 }
 
 impl CompileTrace {
-    /// The same inputs, and what will be told through them.
+    /// The same inputs, and a recording of what is read through them.
     #[must_use]
     pub fn trace_inputs(inputs: &CompileInputs) -> (CompileInputs, Arc<Self>) {
         let trace = Arc::new(Self::default());
@@ -56,7 +56,7 @@ impl CompileTrace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes it; false when it is not to be kept.
+    /// Serialises it; false when it must not be cached.
     pub fn to_bytes(&self, now: SystemTime, out: &mut Vec<u8>) -> bool {
         let entries = self.entries();
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
@@ -98,7 +98,7 @@ impl CompileTrace {
     }
 }
 
-/// Reads a trace and asks everything again; `None` when it cannot be read.
+/// Reads a trace and checks every input again; `None` when it cannot be read.
 pub fn still_valid(reader: &mut ValueReader<'_>, inputs: &CompileInputs) -> Option<bool> {
     let mut same = true;
     let side = |reader: &mut ValueReader<'_>| match reader.read_byte()? {
@@ -179,7 +179,7 @@ struct TracedFiles {
 }
 
 impl TracedFiles {
-    /// Stamps before a look, so that a change meanwhile is seen as one.
+    /// Takes stamps before a read, so that a change meanwhile is detected.
     fn record_stamp(&self, env: &str, path: &str) {
         let key = (self.side, env.to_owned(), path.to_owned());
         let mut entries = self.trace.entries();
@@ -225,7 +225,8 @@ impl FileTree for TracedFiles {
         self.inner.mode(env, path)
     }
 
-    // These two tell no more than a list of files does, but for what is empty or a link: nothing is kept then.
+    // These two reveal no more than a file list, except for empty directories and links: nothing is cached
+    // then.
     fn dirs(&self, env: &str) -> Result<Arc<[String]>, String> {
         self.trace.entries().uncacheable = true;
         self.inner.dirs(env)

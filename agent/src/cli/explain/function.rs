@@ -1,4 +1,4 @@
-//! The name of a module, a function or a parameter in, what the schema says of it out.
+//! Module, function or parameter name in, its schema description out.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use super::Explanation;
 use crate::output::Paint;
 use zagent_daemon::error::CliError;
 
-/// Lines are broken here.
+/// Wrap lines at this column.
 const WIDTH: usize = 96;
 
-/// A module, a function, `FUNCTION:PARAMETER`, or what every state takes; nothing when there is none of that name.
+/// Explains a module, a function, `FUNCTION:PARAMETER` or a common keyword; `None` when the name is unknown.
 pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanation, CliError>> {
     if let Some((function, name)) = what.split_once(':') {
         find_function(function)?;
@@ -26,11 +26,11 @@ pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanatio
         return Some(Ok(explain_module(found, paint)));
     }
     let keyword = schema::keyword(what)?;
-    let text = format!("{}, of every state\n{}", paint.bold(what), parameter_text(keyword, paint));
+    let text = format!("{}, common to all states\n{}", paint.bold(what), parameter_text(keyword, paint));
     Some(Ok(Explanation { text, data: parameter_json(keyword) }))
 }
 
-/// One parameter of a function, or one that every state takes.
+/// Explains a parameter of a function, or a keyword common to all states.
 pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<Explanation, CliError> {
     let found = find_function(what).ok_or_else(|| unknown_name(what))?;
     let explanation = found.describe();
@@ -47,10 +47,13 @@ pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<
     }
     let near = found.nearest_parameter(name).map(|near| format!("did you mean `{what}:{near}`?"));
     let message = format!("`{what}` has no parameter `{name}`");
-    Err(CliError::usage_hint(message, near.unwrap_or_else(|| format!("`zagent explain {what}` lists them"))))
+    Err(CliError::usage_hint(
+        message,
+        near.unwrap_or_else(|| format!("list the parameters with `zagent explain {what}`")),
+    ))
 }
 
-/// There is nothing of this name.
+/// Error for an unknown name.
 pub(super) fn unknown_name(what: &str) -> CliError {
     let keywords = || schema::sorted_keywords().iter().map(|p| p.name);
     let name = what.split(':').next().unwrap_or(what);
@@ -64,10 +67,13 @@ pub(super) fn unknown_name(what: &str) -> CliError {
         }
     };
     let hint = near.map_or_else(
-        || "a code (ZA0107), a function (file.managed), or, with --states DIR, the id of a state or pillar:KEY".into(),
+        || {
+            "use a code (ZA0107), a function (file.managed) or, with --states DIR, a state ID or pillar:KEY"
+                .into()
+        },
         |near| format!("did you mean `{near}`?"),
     );
-    CliError::usage_hint(format!("there is no code and no state function `{what}`"), hint)
+    CliError::usage_hint(format!("no code or state function `{what}`"), hint)
 }
 
 fn find_function(what: &str) -> Option<StateFunction> {
@@ -75,7 +81,7 @@ fn find_function(what: &str) -> Option<StateFunction> {
     schema::function(module, name)
 }
 
-/// Its functions, with what they do as far as that is described.
+/// Lists the functions of a module with their descriptions, where available.
 fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
     let explanation: Vec<(&str, Option<FunctionDoc>)> =
         found.functions().map(|f| (f.name, f.describe())).collect();
@@ -105,7 +111,7 @@ fn explain_function(what: &str, found: StateFunction, paint: Paint) -> Explanati
     let Some(explanation) = found.describe() else { return explain_undescribed(what, found, paint) };
     let mut text = format!("{}\n{}\n", paint.bold(what), wrap_line(explanation.summary, 0));
     if explanation.traits.is_unimplemented {
-        text.push_str("Salt has it; zagent does not carry it out.\n");
+        text.push_str("Salt has this function; zagent does not implement it.\n");
     }
     let _ = writeln!(text, "\n{}", paint.bold("parameters"));
     for parameter in &explanation.parameters {
@@ -115,7 +121,7 @@ fn explain_function(what: &str, found: StateFunction, paint: Paint) -> Explanati
         text.push_str("  none of its own\n");
     }
     if found.takes_any() {
-        text.push_str("  any other parameter is taken too\n");
+        text.push_str("  any other parameter is accepted\n");
     }
     text.push('\n');
     for (heading, groups) in
@@ -142,13 +148,13 @@ fn explain_function(what: &str, found: StateFunction, paint: Paint) -> Explanati
     Explanation { text, data }
 }
 
-/// A function of which only the names of its parameters are known.
+/// Explains a function for which only parameter names are known.
 fn explain_undescribed(what: &str, found: StateFunction, paint: Paint) -> Explanation {
     let own = found.parameters();
     let names = if own.is_empty() { "none of its own".to_owned() } else { own.join(", ") };
     let mut text = format!("{}\n\n{}\n", paint.bold(what), wrap_line(&format!("parameters: {names}"), 2));
     if found.takes_any() {
-        text.push_str("any other parameter is taken too\n");
+        text.push_str("any other parameter is accepted\n");
     }
     let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), common_keywords().trim_end());
     let data = object!({
@@ -171,14 +177,14 @@ fn common_keywords() -> String {
     text
 }
 
-/// A parameter: what it takes on one line, what it is below.
+/// Parameter text: accepted values on one line, description below.
 fn parameter_text(parameter: &StateParameter, paint: Paint) -> String {
     let mut takes = parameter.kinds.describe();
     if parameter.is_required {
-        takes.push_str("; must be given");
+        takes.push_str("; required");
     }
     if let Some(default) = parameter.default {
-        let _ = write!(takes, "; by default {default}");
+        let _ = write!(takes, "; default: {default}");
     }
     format!("  {}  {takes}\n      {}\n", paint.cyan(parameter.name), wrap_line(parameter.about, 6))
 }
@@ -190,7 +196,7 @@ fn parameter_json(parameter: &StateParameter) -> Value {
     })
 }
 
-/// Breaks a line at spaces, for a terminal; later lines are indented.
+/// Wraps a line at spaces for the terminal; continuation lines are indented.
 fn wrap_line(line: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut width = indent;

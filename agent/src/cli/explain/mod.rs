@@ -15,10 +15,10 @@ use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Explain a fault code, a state function, a state or a pillar key
+/// Explain a diagnostic code, a state function, a state or a pillar key
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArgs {
-    /// `ZA0107`, `file`, `file.managed`, `require`, the id of a state, or `mask_pillar:KEY`; nothing lists all codes
+    /// `ZA0107`, `file`, `file.managed`, `require`, a state ID, or `pillar:KEY`; without it, list all codes
     #[arg(value_name = "WHAT")]
     what: Option<String>,
 
@@ -29,12 +29,12 @@ pub(super) struct ExplainArgs {
     #[command(flatten)]
     tree: TreeArgs,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
     out: OutputFormat,
 }
 
-/// An explanation: as text and as data.
+/// Explanation as text and as data.
 struct Explanation {
     text: String,
     data: serde_json::Value,
@@ -72,13 +72,14 @@ impl ExplainArgs {
             let ids: Vec<&str> = codes::all().map(|c| c.id).collect();
             let near =
                 suggest::nearest(&what.to_ascii_uppercase(), ids).map(|id| format!("did you mean `{id}`? "));
-            let hint = format!("{}`zagent explain` lists all codes", near.unwrap_or_default());
-            return Err(CliError::usage_hint(format!("there is no code `{what}`"), hint));
+            let hint = format!("{}list all codes with `zagent explain`", near.unwrap_or_default());
+            return Err(CliError::usage_hint(format!("unknown code `{what}`"), hint));
         }
         if let Some(key) = what.strip_prefix("pillar:") {
             return explain_pillar(&self.tree.job()?, key);
         }
-        // A state of the tree wins over a function of the same name: who gives a tree asks about it.
+        // A state in the tree takes precedence over a function of the same name: with a tree given, the
+        // question is about it.
         if self.tree.states.is_some() {
             let job = self.tree.job()?;
             let plan = job.compile(ui)?.plan;
@@ -107,9 +108,11 @@ fn explain_codes(paint: Paint) -> Explanation {
 
 fn unknown_state(plan: &Plan, what: &str) -> CliError {
     let near = suggest::nearest(what, plan.chunks.iter().map(|c| &*c.id));
-    let hint = near
-        .map_or_else(|| "`zagent show lowstate` lists all".to_owned(), |id| format!("did you mean `{id}`?"));
-    CliError::usage_hint(format!("no state of this node has the id or name `{what}`"), hint)
+    let hint = near.map_or_else(
+        || "list all states with `zagent show lowstate`".to_owned(),
+        |id| format!("did you mean `{id}`?"),
+    );
+    CliError::usage_hint(format!("no state of this node has the ID or name `{what}`"), hint)
 }
 
 fn explain_pillar(job: &CompileJob, key: &str) -> Result<Explanation, CliError> {
@@ -122,23 +125,22 @@ fn explain_pillar(job: &CompileJob, key: &str) -> Result<Explanation, CliError> 
         let message = format!("the pillar of `{}` has no `{key}`", job.node);
         return Err(CliError::usage_hint(
             message,
-            near.unwrap_or_else(|| "`zagent show pillar` shows all of it".into()),
+            near.unwrap_or_else(|| "print the whole pillar with `zagent show pillar`".into()),
         ));
     };
-    // Masked with its key, because the key tells what is a secret.
+    // Masked together with its key, because the key decides whether the value is secret.
     let last = key.rsplit(DEFAULT_DELIMITER).next().unwrap_or(key);
     let mut alone = zagent_config::Map::new();
     alone.insert(last, value.clone());
     let shown = job.mask(false).mask_pillar(&alone.into());
     let place = job.compiler.pillar_origin(key).map(|p| p.to_string());
-    let from = place
-        .clone()
-        .map_or_else(|| "given by the caller or an external pillar".to_owned(), |p| sanitize(&p));
+    let from =
+        place.clone().map_or_else(|| "`--pillar-data` or an external pillar".to_owned(), |p| sanitize(&p));
     let text = format!("{}\nfrom: {from}\n", yaml(&shown).trim_end());
     Ok(Explanation { text, data: object!({"key": key, "value": shown.get(last), "from": place}) })
 }
 
-/// Every state with that id or name: where it comes from and what it is tied to.
+/// Explains every state with that ID or name: where it is declared and what it depends on.
 fn explain_states(job: &CompileJob, plan: &Plan, what: &str, paint: Paint) -> Option<Explanation> {
     let fits = |c: &Chunk| !c.prereq.check && (*c.id == *what || name_text(&c.name) == what);
     let found: Vec<usize> = (0..plan.chunks.len()).filter(|i| fits(&plan.chunks[*i])).collect();
@@ -170,11 +172,11 @@ fn explain_state(job: &CompileJob, plan: &Plan, i: usize, paint: Paint) -> Expla
         paint.cyan(format!("{}.{}", chunk.state, chunk.fun))
     );
     let _ = writeln!(text, "  declared at {}", sanitize(&place.to_string()));
-    let _ = writeln!(text, "  by SLS `{}` of environment `{}`", sanitize(&chunk.sls), sanitize(&chunk.env));
+    let _ = writeln!(text, "  in SLS `{}`, environment `{}`", sanitize(&chunk.sls), sanitize(&chunk.env));
     for step in &chain {
         let _ = writeln!(text, "  {}", sanitize(step));
     }
-    for (heading, to) in [("waits for", true), ("is waited for by", false)] {
+    for (heading, to) in [("waits for", true), ("is required by", false)] {
         for (kind, other) in tied(to) {
             let function = format!("{}.{}", other.state, other.fun);
             let _ = writeln!(text, "  {heading} {} {} ({kind})", sanitize(&other.id), paint.cyan(function));

@@ -1,6 +1,6 @@
-//! Settings and flags in, the records of rollouts and the reports of nodes out.
+//! Settings and flags in, rollout records and node reports out.
 //!
-//! Law: whatever is missing is named by its key in the configuration and by the flag that stands in for it.
+//! Law: an error about a missing setting names its configuration key and the flag that replaces it.
 
 use zagent_cache::source::{SourceError, SourceErrorKind};
 use zagent_config::Value;
@@ -17,18 +17,18 @@ use zagent_config::error_chain;
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::current_user;
 
-/// How an error names the keys of nodes, and a place of rollouts that nobody named: no board said anything then.
+/// How an error names the node keys, and a rollout store that is not configured: no board is involved then.
 const OF_REPORTS: &str = "of reports";
 const OF_ROLLOUTS: &str = "of rollouts";
 
-/// Where rollouts and reports are, and how to print the answer.
+/// Where rollouts and reports are stored, and the output format.
 #[derive(Debug, clap::Args)]
-pub(crate) struct BoardArgs {
-    /// The repository that holds rollouts, in the place of `rollout.url`; `board` for the board itself
+pub(in crate::cli) struct BoardArgs {
+    /// Repository that holds rollouts, instead of `rollout.url`; `board` for the board itself
     #[arg(long, value_name = "URL", help_heading = "Place")]
     url: Option<String>,
 
-    /// The board that nodes report on, in the place of `board.kind` and `board.url`: git:URL, nats:URL or sled
+    /// Board that nodes report on, instead of `board.kind` and `board.url`: git:URL, nats:URL or sled
     #[arg(long, value_name = "KIND:URL", value_parser = parse_board, help_heading = "Place")]
     board: Option<BoardArg>,
 
@@ -36,7 +36,7 @@ pub(crate) struct BoardArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// A board as it is typed.
+/// A board as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct BoardArg {
     kind: BoardKind,
@@ -53,7 +53,7 @@ fn parse_board(text: &str) -> Result<BoardArg, String> {
         ("git", Some(_)) => named(BoardKind::Git),
         ("nats", Some(_)) => named(BoardKind::Nats),
         ("sled", None) => named(BoardKind::Sled),
-        _ => Err("write git:URL, nats:URL or sled".into()),
+        _ => Err("use git:URL, nats:URL or sled".into()),
     }
 }
 
@@ -62,14 +62,14 @@ impl BoardArgs {
         self.common.out
     }
 
-    /// The settings, with the flags over them.
-    pub(crate) fn settings(&self) -> Result<Settings, CliError> {
+    /// Settings, overridden by the flags.
+    pub(in crate::cli) fn settings(&self) -> Result<Settings, CliError> {
         let mut settings = settings::load(self.common.config.as_deref())?;
         if let Some(url) = &self.url {
             settings.rollout.url = Some(url.clone());
         }
         if let Some(BoardArg { kind, url }) = &self.board {
-            // What the configuration says of another kind of board says nothing about this one.
+            // Configuration of another kind of board does not apply to this one.
             if settings.board.kind != *kind {
                 settings.board.every = BoardSettings::default_every(*kind);
             }
@@ -79,8 +79,8 @@ impl BoardArgs {
         Ok(settings)
     }
 
-    /// Prints a text for people, or the same as data.
-    pub(crate) fn print(&self, text: &str, data: &impl serde::Serialize, ui: &mut Ui<'_>) {
+    /// Prints text, or the same as data.
+    pub(in crate::cli) fn print(&self, text: &str, data: &impl serde::Serialize, ui: &mut Ui<'_>) {
         ui.print(&match self.common.out {
             OutputFormat::Text => text.to_owned(),
             OutputFormat::Json => json(data),
@@ -92,31 +92,31 @@ impl BoardArgs {
     }
 }
 
-/// The records of rollouts.
-pub(crate) fn open_records(settings: &Settings) -> Result<Box<dyn Records>, CliError> {
+/// Opens the rollout records.
+pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Records>, CliError> {
     let on_board = settings.rollout.url.as_deref() == Some("board");
     if on_board {
         require_board(settings)?;
     }
-    // Without a repository they are on the board.
+    // Without a repository, the records are on the board.
     if !on_board && resolve::rollout_repository(settings).is_none() && require_board(settings).is_err() {
         return Err(no_rollout_url());
     }
     Ok(Box::new(BoardRecords::open(settings).map_err(to_cli_error)?))
 }
 
-/// The reports of nodes.
-pub(crate) fn open_reports(settings: &Settings) -> Result<Box<dyn Reports>, CliError> {
+/// Opens the node reports.
+pub(in crate::cli) fn open_reports(settings: &Settings) -> Result<Box<dyn Reports>, CliError> {
     Ok(Box::new(open_board_reports(settings)?))
 }
 
-/// The reports of nodes, with those that are refused.
-pub(crate) fn open_board_reports(settings: &Settings) -> Result<BoardReports, CliError> {
+/// Opens the node reports, including refused ones.
+pub(in crate::cli) fn open_board_reports(settings: &Settings) -> Result<BoardReports, CliError> {
     require_board(settings)?;
     BoardReports::open(settings).map_err(to_cli_error)?.ok_or_else(no_board)
 }
 
-/// Makes sure that the settings name a board.
+/// Fails when the settings have no board.
 fn require_board(settings: &Settings) -> Result<(), CliError> {
     match (settings.board.kind, &settings.board.url) {
         (BoardKind::None, _) | (BoardKind::Git | BoardKind::Nats, None) => Err(no_board()),
@@ -125,67 +125,67 @@ fn require_board(settings: &Settings) -> Result<(), CliError> {
 }
 
 fn no_rollout_url() -> CliError {
-    let hint = "set `rollout.url` or `source.remotes` in /etc/zagent/zagent.yaml, or give --url URL";
-    CliError::usage_hint("this host knows no place for rollouts", hint)
+    let hint = "set `rollout.url` or `source.remotes` in /etc/zagent/zagent.yaml, or use --url URL";
+    CliError::usage_hint("no rollout repository is configured on this host", hint)
 }
 
 fn no_board() -> CliError {
-    let hint = "set `board.kind` and `board.url` in /etc/zagent/zagent.yaml, or give --board git:URL";
-    CliError::usage_hint("this host has no board, so nobody knows about nodes", hint)
+    let hint = "set `board.kind` and `board.url` in /etc/zagent/zagent.yaml, or use --board git:URL";
+    CliError::usage_hint("no board is configured on this host, so the state of the nodes is unknown", hint)
 }
 
-/// Who drives, and orders: a person or a job on a host, and which of its processes.
-pub(crate) fn driver_id(settings: &Settings) -> String {
+/// ID of the driver: a person or a job on a host, and its process.
+pub(in crate::cli) fn driver_id(settings: &Settings) -> String {
     format!("{}@{}:{}", current_user(), settings.id, std::process::id())
 }
 
-/// What went wrong on this host on the way to a board, if that is it.
+/// The local error behind a board error, if there is one.
 fn local_error(error: &BoardError) -> Option<&SourceError> {
     let BoardError::Unreachable { source, .. } = error else { return None };
     source.downcast_ref::<SourceError>().filter(|error| error.kind == SourceErrorKind::Local)
 }
 
-/// True when a permission is what lacks.
+/// True when the cause is a missing permission.
 fn is_denied(error: &(dyn std::error::Error + 'static)) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
         || error.source().is_some_and(is_denied)
 }
 
-/// A board that did not do it, and a way out.
-pub(crate) fn to_cli_error(error: BoardError) -> CliError {
+/// Turns a board error into an error with a hint.
+pub(in crate::cli) fn to_cli_error(error: BoardError) -> CliError {
     if let Some(here) = local_error(&error) {
         let exit = if is_denied(here) { ExitStatus::Permission } else { ExitStatus::Failed };
-        let hint = "this user must be able to write below the `root:` of the configuration".to_owned();
+        let hint = "run it as a user that can write to the `root:` directory of the configuration".to_owned();
         return CliError::Refusal { exit, message: error_chain(here), hint: Some(hint) };
     }
     let message = error_chain(&error);
     let refusal = |exit, hint: &str| CliError::Refusal { exit, message, hint: Some(hint.to_owned()) };
     match error {
         BoardError::Conflict { .. } => {
-            refusal(ExitStatus::Locked, "look at it and try again: zagent rollout list")
+            refusal(ExitStatus::Locked, "check the rollouts and try again: zagent rollout list")
         }
         BoardError::Unknown { .. } => {
-            refusal(ExitStatus::Unreachable, "`zagent rollout status` shows whether it was written")
+            refusal(ExitStatus::Unreachable, "check with `zagent rollout status` whether it was written")
         }
         BoardError::Unreachable { .. } => refusal(
             ExitStatus::Unreachable,
-            "look at `rollout.url` and `board.url`, or --url and --board; nothing was written",
+            "nothing was written; check `rollout.url` and `board.url`, or --url and --board",
         ),
         BoardError::Refused { board, .. } if board == OF_REPORTS => refusal(
             ExitStatus::Refused,
-            "look at `board.allowed_nodes`, and at the keys below the root of this host",
+            "check `board.allowed_nodes` and the keys in the root directory of this host",
         ),
         BoardError::Refused { board, .. } if board == OF_ROLLOUTS => {
-            refusal(ExitStatus::Usage, "`zagent config show` prints what is set, and where")
+            refusal(ExitStatus::Usage, "print the settings and their origin with `zagent config show`")
         }
         BoardError::Refused { .. } => refusal(
             ExitStatus::Refused,
-            "the login needs write access there: `rollout.credentials` and `board.credentials`",
+            "give write access to the logins in `rollout.credentials` and `board.credentials`",
         ),
         BoardError::Damaged { .. } => refusal(
             ExitStatus::Failed,
-            "somebody wrote it by hand, or with a newer agent: look at it before you mend or delete it",
+            "it was written manually or by a newer agent: inspect it before you fix or delete it",
         ),
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_cannot_be_read_are_no_matter_of_logins() {
+    fn unreadable_keys_are_not_login_errors() {
         let dir = tempfile::tempdir().unwrap();
         let text =
             format!("root: {0}\nboard: {{kind: sled, allowed_nodes: {0}/none}}\n", dir.path().display());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_no_server_that_cannot_be_reached() {
+    fn an_unwritable_directory_is_not_an_unreachable_server() {
         let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         for (kind, source, code) in [
             (SourceErrorKind::Local, Some(denied), ExitStatus::Permission),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_that_is_typed_has_the_patience_of_its_kind() {
+    fn a_board_given_as_a_flag_has_the_timeout_of_its_kind() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("zagent.yaml");
         let every = |text: &str, board: &str| {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_are_read_as_people_type_them() {
+    fn boards_are_parsed_as_typed() {
         let url = |text: &str| Some(text.to_owned());
         for (text, kind, want) in [
             (

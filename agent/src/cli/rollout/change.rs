@@ -1,7 +1,7 @@
-//! `zagent rollout pause|resume|abort`: one word to a rollout, whoever drives it.
+//! `zagent rollout pause|resume|abort`: changes a rollout, independent of its driver.
 //!
-//! Law: said against the record as it is, and said again when somebody else wrote meanwhile; saying it twice is as good as
-//! once.
+//! Law: a change is a compare-and-swap on the current record, retried when another writer wins; it is safe to
+//! repeat.
 
 use jiff::Timestamp;
 use zagent_config::ids::RolloutId;
@@ -16,28 +16,28 @@ use crate::output::{OutputFormat, Ui, one_line};
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::current_user;
 
-/// How often a change is tried again when others write at the same time.
+/// Maximum attempts when others write at the same time.
 const MAX_ATTEMPTS: usize = 20;
 
-/// What is said.
+/// Change to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RolloutAction {
-    /// Finish what is applied, start nothing new.
+    /// Finish nodes in progress, start no new ones.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
-    /// End it.
+    /// Abort the rollout.
     Abort,
 }
 
-/// What the three take.
+/// Arguments of the three commands.
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutChangeArgs {
-    /// The rollout
+    /// Rollout ID
     #[arg(value_name = "ID")]
     id: RolloutId,
 
-    /// Why, for whoever wonders
+    /// Reason, shown in `zagent rollout status`
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -63,7 +63,7 @@ impl RolloutChangeArgs {
     }
 }
 
-/// Says it, again and again while others write.
+/// Applies the change, retrying while others write.
 pub(super) fn apply_action(
     records: &mut dyn Records,
     id: &RolloutId,
@@ -88,12 +88,12 @@ pub(super) fn apply_action(
         let note = format!("{} {why}", next.state.name());
         match records.put(&next, Some(&held.token), &note, true) {
             Ok(_) => return Ok(next),
-            // Whether it was written shows when it is read again.
+            // The next read shows whether it was written.
             Err(BoardError::Conflict { .. } | BoardError::Unknown { .. }) => {}
             Err(error) => return Err(board_args::to_cli_error(error)),
         }
     }
-    let message = format!("`{id}` is written by others all the time: nothing was said to it");
+    let message = format!("others keep writing `{id}`: it was not changed");
     Err(CliError::locked(message, "try again"))
 }
 
@@ -108,16 +108,17 @@ fn action_text(record: &RolloutRecord, word: RolloutAction) -> String {
     match (word, record.state) {
         (RolloutAction::Abort, RolloutStatus::Aborted) => format!("{id} is aborted{reason}"),
         (RolloutAction::Abort, RolloutStatus::Completed) => {
-            format!("{id} was completed before: there is nothing to abort")
+            format!("{id} is already completed: nothing to abort")
         }
         (RolloutAction::Abort, _) => {
             format!(
-                "{id} is being aborted{reason} by its driver; if that is gone for a minute, abort it again"
+                "the driver of {id} is aborting it{reason}; if the driver is gone for a minute, run abort \
+                 again"
             )
         }
         (RolloutAction::Pause, _) => {
-            format!("{id} is paused{reason}: what is applied is finished, nothing new is begun")
+            format!("{id} is paused{reason}: nodes in progress finish, no new ones start")
         }
-        (RolloutAction::Resume, _) => format!("{id} goes on"),
+        (RolloutAction::Resume, _) => format!("{id} is resumed"),
     }
 }

@@ -1,6 +1,6 @@
-//! What `plan` and `start` are told in, the draft of a rollout out.
+//! Arguments of `plan` and `start` in, rollout draft out.
 //!
-//! Law: flags win over the file of `--from`, the file over the defaults; nothing is written anywhere.
+//! Law: flags override the `--from` file, the file overrides the defaults; nothing is written.
 
 use std::path::{Path, PathBuf};
 
@@ -20,98 +20,98 @@ use zagent_daemon::operator::current_user;
 /// What a rollout is made from.
 #[derive(Debug, clap::Args)]
 pub(super) struct DraftArgs {
-    /// What is rolled out
+    /// Component to roll out
     #[arg(long, value_enum, required_unless_present = "from", help_heading = "Order")]
     component: Option<ComponentArg>,
 
-    /// The version of the agent, or the branch or commit of the states
+    /// Agent version, or branch or commit of the states
     #[arg(long, value_name = "VERSION", required_unless_present = "from", help_heading = "Order")]
     to: Option<String>,
 
-    /// To which nodes: a compound target such as 'G@os:Debian and web-*'; default: all
+    /// Target nodes: a compound target such as 'G@os:Debian and web-*'; default: all
     #[arg(long, value_name = "TARGET", help_heading = "Order")]
     target: Option<String>,
 
-    /// Its name; default: made from component, version and date
+    /// Rollout ID; default: made from component, version and date
     #[arg(long, value_name = "ID", help_heading = "Order")]
     id: Option<RolloutId>,
 
-    /// Read the order from a file; flags win over it
+    /// Read the rollout from a file; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Order")]
     from: Option<PathBuf>,
 
-    /// The binaries of the version, as `zagent release` prints them; default: those in the repository of rollouts
+    /// Binaries of the version, as printed by `zagent release`; default: those in the rollout repository
     #[arg(long, value_name = "FILE", help_heading = "Order")]
     artifacts: Option<PathBuf>,
 
-    /// Nodes a batch: a number, or a share of all such as 10%
+    /// Nodes per batch: a number, or a percentage such as 10%
     #[arg(long, value_name = "N|N%", help_heading = "Pace")]
     batch_size: Option<BatchSize>,
 
-    /// How many nodes of each stratum go first; 0 for none
+    /// Canary nodes per stratum, updated first; 0 for none
     #[arg(long, value_name = "N", help_heading = "Pace")]
     canary: Option<usize>,
 
-    /// What strata are made of
+    /// Facts that define the strata
     #[arg(long, value_name = "FACT,…", value_delimiter = ',', help_heading = "Pace")]
     canary_by: Vec<String>,
 
-    /// How long a batch proves itself before it is confirmed
+    /// How long a batch soaks before it is confirmed
     #[arg(long, value_name = "TIME", help_heading = "Pace")]
     soak: Option<Span>,
 
-    /// How long between two batches
+    /// Pause between two batches
     #[arg(long, value_name = "TIME", help_heading = "Pace")]
     pause: Option<Span>,
 
-    /// So many failed nodes end it
+    /// Abort after this number of failed nodes
     #[arg(long, value_name = "N", help_heading = "Pace")]
     max_failed: Option<usize>,
 
-    /// So many silent nodes are passed over; one more ends it
+    /// Skip up to this number of silent nodes; abort on one more
     #[arg(long, value_name = "N", help_heading = "Pace")]
     max_silent: Option<usize>,
 
-    /// The protocol that every node must speak
+    /// Minimum protocol version of every node
     #[arg(long, value_name = "N", help_heading = "Pace")]
     min_protocol: Option<u32>,
 
-    /// Who decides when a node's turn has come
+    /// What decides when a node is updated
     #[arg(long, value_enum, help_heading = "Pace")]
     mode: Option<ModeArg>,
 
-    /// One canary, then all the rest at once; maintenance windows do not hold it up
+    /// One canary, then all other nodes at once; ignores maintenance windows
     #[arg(long, help_heading = "Pace")]
     emergency: bool,
 
-    /// Mean it: an older version, one that was rejected, or nodes that another rollout has
+    /// Override the checks: allow an older version, a rejected version, or nodes of another rollout
     #[arg(long, help_heading = "Order")]
     pub(super) anyway: bool,
 
-    /// Check and write it; nothing is done
+    /// Validate and write the rollout; nodes do nothing
     #[arg(long, help_heading = "Order")]
     dry_run: bool,
 }
 
-/// What is rolled out.
+/// Component to roll out.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ComponentArg {
-    /// The binary, by a version
+    /// The binary, by version
     Agent,
     /// The states, by a branch or commit
     States,
 }
 
-/// Who decides when a node's turn has come.
+/// What decides when a node is updated.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
-    /// A driver, by what nodes report
+    /// A driver, based on node reports
     Driver,
-    /// The clock: waves by time, without reports
+    /// The clock: timed waves, without reports
     Clock,
 }
 
-/// An order in a file: the fields of a record that a person sets.
+/// A rollout in a file: the record fields that a person sets.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct DraftFile {
@@ -135,7 +135,7 @@ struct DraftFile {
 }
 
 impl DraftArgs {
-    /// The draft; the name of one that has none is made from `day`.
+    /// Builds the draft; a missing ID is made from `day`.
     pub(super) fn draft(&self, settings: &Settings, day: &str) -> Result<RolloutDraft, CliError> {
         let file: DraftFile = self.from.as_deref().map(read_yaml).transpose()?.unwrap_or_default();
         let part = self.component.map(|part| match part {
@@ -143,8 +143,8 @@ impl DraftArgs {
             ComponentArg::States => Component::States,
         });
         let missing = |key: &str| {
-            let hint = format!("write `{key}:` in the file, or give --{key}");
-            CliError::usage_hint(format!("the order says no `{key}`"), hint)
+            let hint = format!("set `{key}:` in the file, or use --{key}");
+            CliError::usage_hint(format!("the rollout has no `{key}`"), hint)
         };
         let component = part.or(file.component).ok_or_else(|| missing("component"))?;
         let to = self.to.clone().or(file.to).ok_or_else(|| missing("to"))?;
@@ -191,18 +191,18 @@ impl DraftArgs {
         })
     }
 
-    /// True when the name was made and not given: then another may be made.
+    /// True when the ID was generated: then another one can be generated.
     pub(super) const fn has_default_id(&self) -> bool {
         self.id.is_none() && self.from.is_none()
     }
 }
 
-/// A name: component, version and day.
+/// Generates an ID: component, version and day.
 fn default_id(component: Component, to: &str, day: &str) -> Result<RolloutId, CliError> {
     let to = record_text::short_version(component, to);
     let text = format!("{}-{to}-{day}", component.name());
     text.parse().map_err(|error| {
-        CliError::usage_hint(format!("`{to}` makes no name for a rollout: {error}"), "give it one with --id")
+        CliError::usage_hint(format!("cannot make a rollout ID from `{to}`: {error}"), "set an ID with --id")
     })
 }
 
@@ -210,5 +210,6 @@ fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, CliError> {
     let shown = path.display();
     let text =
         std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
-    serde_yaml::from_str(&text).map_err(|e| CliError::usage(format!("`{shown}` cannot be used: {e}")))
+    serde_yaml::from_str(&text)
+        .map_err(|e| CliError::usage(format!("`{shown}` is not a valid rollout file: {e}")))
 }

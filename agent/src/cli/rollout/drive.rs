@@ -1,7 +1,7 @@
-//! `zagent rollout drive|step`: the driver at work, in the foreground.
+//! `zagent rollout drive|step`: runs the driver in the foreground.
 //!
-//! Law: whoever drives leaves the record such that another can go on; being told to stop ends the driving, never the
-//! rollout.
+//! Law: a driver always leaves the record so that another driver can continue; a stop signal ends the driver,
+//! never the rollout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,27 +23,27 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_host::CancelToken;
 use zagent_run::SignalWatcher;
 
-/// How long a board that does not answer is left alone, at first and at most.
+/// Backoff while a board does not answer: initial and maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// How long between two looks at a rollout that somebody watches, and how much longer for each of its nodes: what a look
-/// costs the board grows with them.
+/// Poll interval of a rollout, and the addition per node: the cost of a poll for the board grows with the
+/// nodes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const POLL_PER_NODE: Duration = Duration::from_millis(10);
-/// The name of whoever takes single steps, so that the next job goes on where the last one ended.
+/// Driver ID for single steps, so that the next job continues where the last one ended.
 const STEP_DRIVER_ID: &str = "step";
 
-/// Drive a rollout until it is over, or those that nobody drives
+/// Drive a rollout until it is over, or all rollouts without a driver
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutDriveArgs {
-    /// The rollout; default: all that nobody drives
+    /// Rollout ID; default: all rollouts without a driver
     #[arg(value_name = "ID")]
     id: Option<RolloutId>,
 
-    /// Take it over from a driver that is still there
+    /// Take over from an active driver
     #[arg(long, requires = "id")]
     adopt: bool,
 
-    /// The name to drive under; default: user@node:process
+    /// Driver name; default: user@node:process
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 
@@ -51,14 +51,14 @@ pub(super) struct RolloutDriveArgs {
     place: BoardArgs,
 }
 
-/// Take one step of a rollout, for jobs that come back: exits with 75 while there is more to do
+/// Take one step of a rollout, for repeated jobs: exits with 75 while more steps remain
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutStepArgs {
-    /// The rollout
+    /// Rollout ID
     #[arg(value_name = "ID")]
     id: RolloutId,
 
-    /// The name to drive under; jobs that take turns need the same one
+    /// Driver name; jobs that take turns must use the same name
     #[arg(long = "as", value_name = "NAME", default_value = STEP_DRIVER_ID)]
     name: String,
 
@@ -119,7 +119,7 @@ impl RolloutStepArgs {
             DriveOutcome::Continues { record, wait, notes } => {
                 let mut lines: Vec<String> = notes.iter().map(|note| one_line(note)).collect();
                 lines.push(format!(
-                    "{}; look again in {}s",
+                    "{}; next poll in {}s",
                     record_text::waiting_text(&record, now),
                     wait.as_secs().max(1)
                 ));
@@ -130,7 +130,7 @@ impl RolloutStepArgs {
             }
             DriveOutcome::SteppedAside { driver } => {
                 let data = object!({"over": false, "driver": driver});
-                let words = format!("{driver} drives it: nothing was done\n");
+                let words = format!("{driver} drives the rollout: nothing was done\n");
                 self.place.print(&words, &data, ui);
                 Ok(ExitStatus::Locked)
             }
@@ -138,24 +138,24 @@ impl RolloutStepArgs {
     }
 }
 
-/// A driver that stays.
+/// A driver that runs until its rollouts are over.
 pub(super) struct CliDriveLoop<'a> {
     /// The driver.
     pub(super) driver: RolloutDriver<'a>,
-    /// How the answer is printed.
+    /// Output format.
     pub(super) format: OutputFormat,
 }
 
-/// A rollout that is being driven.
+/// A rollout with this driver.
 struct CliDrivenRollout {
     id: RolloutId,
     live: RolloutProgress,
     last: Option<RolloutRecord>,
-    /// How long the board is left alone after it did not answer.
+    /// Backoff after the board did not answer.
     backoff: Duration,
 }
 
-/// What became of a ride after a turn.
+/// Result of one step.
 enum CliDriveStep {
     Wait(Duration),
     Finished,
@@ -163,7 +163,7 @@ enum CliDriveStep {
 }
 
 impl CliDriveLoop<'_> {
-    /// Makes sure that this driver may drive it, and takes it over when that is wanted.
+    /// Checks that this driver may drive the rollout, and takes over on request.
     fn ensure_may_drive(&mut self, id: &RolloutId, adopt: bool) -> Result<(), CliError> {
         loop {
             let found = load_record(self.driver.records, id)?;
@@ -177,7 +177,7 @@ impl CliDriveLoop<'_> {
             }
             if !adopt {
                 let message = format!("`{id}` is driven by {}", other.id);
-                let hint = format!("`zagent rollout watch {id}` follows it; `--adopt` takes it over");
+                let hint = format!("follow it with `zagent rollout watch {id}`, or take over with `--adopt`");
                 return Err(CliError::locked(message, hint));
             }
             let note = format!("{} takes over from {}", self.driver.id, other.id);
@@ -192,7 +192,7 @@ impl CliDriveLoop<'_> {
         }
     }
 
-    /// Drives until all are over, another drives, or somebody says stop.
+    /// Drives until all rollouts are over, another driver takes over, or a stop signal arrives.
     pub(super) fn run_until_done(
         &mut self,
         ids: Vec<RolloutId>,
@@ -224,15 +224,15 @@ impl CliDriveLoop<'_> {
                         driven.live.finish();
                         return Err(cli_error);
                     }
-                    // What is wrong with one is no reason to leave the others without a driver.
+                    // An error in one rollout must not leave the others without a driver.
                     Err(cli_error) => {
-                        let words = format!("{} is not driven any more: {}", driven.id, cli_error.summary());
+                        let words = format!("stopped driving {}: {}", driven.id, cli_error.summary());
                         driven.live.print_message(&one_line(&words), ui);
                         worst = worse_exit(worst, cli_error.exit());
                     }
                     Ok(CliDriveStep::Finished) => {}
                     Ok(CliDriveStep::SteppedAside(driver)) => {
-                        let words = format!("{driver} drives {} now: stepped aside", driven.id);
+                        let words = format!("{driver} took over {}: stopped driving it", driven.id);
                         driven.live.print_message(&words, ui);
                         worst = worse_exit(worst, ExitStatus::Locked);
                     }
@@ -279,7 +279,8 @@ impl CliDriveLoop<'_> {
                 Ok(CliDriveStep::Finished)
             }
             Ok(DriveOutcome::SteppedAside { driver }) => Ok(CliDriveStep::SteppedAside(driver)),
-            // Nodes hold out without a driver for a while: one that began well does not give up at once.
+            // Nodes continue without a driver for a while, so a driver that started well does not give up at
+            // once.
             Err(
                 error @ (DriveError::ReadFailed { .. }
                 | DriveError::WriteFailed { end: WriteFailureOutcome::HeartbeatMissed, .. }),
@@ -287,7 +288,7 @@ impl CliDriveLoop<'_> {
                 let wait = driven.backoff;
                 driven.backoff = (wait * 2).min(BACKOFF.1);
                 driven.live.print_message(
-                    &format!("{}; again in {}s", one_line(&error_chain(&error)), wait.as_secs()),
+                    &format!("{}; retrying in {}s", one_line(&error_chain(&error)), wait.as_secs()),
                     ui,
                 );
                 Ok(CliDriveStep::Wait(wait))
@@ -297,27 +298,28 @@ impl CliDriveLoop<'_> {
     }
 }
 
-/// How many nodes are asked about in one look.
+/// Number of nodes read in one poll.
 fn polled_nodes(record: &RolloutRecord) -> u32 {
     u32::try_from(record_text::node_count(record)).unwrap_or(u32::MAX)
 }
 
-/// What whoever stops driving should know.
+/// Message for a driver that stops.
 fn stopped_text(id: &RolloutId, left: bool) -> String {
     // A record that could not be written still names this driver.
     let adopt = if left { "" } else { " --adopt" };
     format!(
-        "stopped driving; {id} is not aborted. Go on: zagent rollout drive {id}{adopt}   End it: zagent rollout abort {id}"
+        "stopped driving; {id} is not aborted. Continue: zagent rollout drive {id}{adopt}   \
+         Abort: zagent rollout abort {id}"
     )
 }
 
-/// How a rollout ended, in one line.
+/// Result of a rollout on one line.
 pub(super) fn end_summary(record: &RolloutRecord) -> String {
     let reason = record.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     one_line(&format!("{} {}{reason}; {}", record.id, record.state.name(), record_text::counts_text(record)))
 }
 
-/// The exit code of a rollout: fine, aborted, or not over yet.
+/// Exit code of a rollout: success, aborted, or not over yet.
 pub(super) const fn exit_status(record: &RolloutRecord) -> ExitStatus {
     match record.state {
         RolloutStatus::Completed => ExitStatus::Success,
@@ -326,7 +328,7 @@ pub(super) const fn exit_status(record: &RolloutRecord) -> ExitStatus {
     }
 }
 
-/// The one of two exit codes that says more: failed, then not over, then fine.
+/// The more important of two exit codes: failed, then not over, then success.
 fn worse_exit(one: ExitStatus, other: ExitStatus) -> ExitStatus {
     let weight = |exit: ExitStatus| match exit {
         ExitStatus::Success => 0,
@@ -336,13 +338,15 @@ fn worse_exit(one: ExitStatus, other: ExitStatus) -> ExitStatus {
     if weight(other) > weight(one) { other } else { one }
 }
 
-/// A turn that could not be taken, and a way out.
+/// Turns a drive error into an error with a hint.
 fn to_cli_error(error: DriveError) -> CliError {
     let message = error_chain(&error);
     match error {
-        DriveError::Gone { .. } => CliError::usage_hint(message, "`zagent rollout list --all` prints them"),
+        DriveError::Gone { .. } => {
+            CliError::usage_hint(message, "list the rollouts with `zagent rollout list --all`")
+        }
         DriveError::NotDrivable { id, .. } => {
-            CliError::usage_hint(message, format!("`zagent rollout watch {id}` follows it"))
+            CliError::usage_hint(message, format!("follow it with `zagent rollout watch {id}`"))
         }
         DriveError::ReadFailed { source, .. } => match board_args::to_cli_error(source) {
             CliError::Refusal { exit, hint, .. } => CliError::Refusal { exit, message, hint },
@@ -354,7 +358,7 @@ fn to_cli_error(error: DriveError) -> CliError {
             } else {
                 ExitStatus::Unreachable
             };
-            let hint = Some(format!("`zagent rollout status {id}` shows how it stands"));
+            let hint = Some(format!("check it with `zagent rollout status {id}`"));
             CliError::Refusal { exit, message, hint }
         }
     }

@@ -1,22 +1,22 @@
-//! A record and the one before in, what happened between them out: one line a thing.
+//! Two consecutive records in, the changes between them out, one line per change.
 //!
-//! Law: pure. What did not change is not told; a first record is told as it stands.
+//! Law: pure. Unchanged things are not printed; a first record is printed in full.
 
 use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord, RolloutStatus};
 
 use super::record_text;
 use crate::output::{Tone, one_line};
 
-/// One thing that happened.
+/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RolloutEvent {
     /// How it looks.
     pub(super) tone: Tone,
-    /// What it is.
+    /// What it says.
     pub(super) text: String,
 }
 
-/// What happened since.
+/// Changes between two records.
 pub(super) fn events_between(before: Option<&RolloutRecord>, after: &RolloutRecord) -> Vec<RolloutEvent> {
     let mut all = Vec::new();
     let mut tell = |tone, words: String| all.push(RolloutEvent { tone, text: one_line(&words) });
@@ -67,10 +67,10 @@ fn node_events(before: Option<&RolloutRecord>, after: &RolloutRecord, tell: &mut
         if let Some(why) = &progress.held
             && before.is_none_or(|before| held(before, node).as_ref() != Some(why))
         {
-            tell(Tone::Warn, format!("waits for {node}: {why}"));
+            tell(Tone::Warn, format!("waiting for {node}: {why}"));
         }
     }
-    // Why a node failed is worth a line of its own.
+    // The reason of a failed node gets its own line.
     for node in changed(NodeStatus::Failed) {
         let why = after.nodes.get(node).and_then(|progress| progress.error.as_deref());
         tell(Tone::Error, format!("failed: {node}: {}", why.unwrap_or("no reason given")));

@@ -1,6 +1,6 @@
-//! `zagent rollout`: plan, start, look at, steer and drive rollouts, one file a verb.
+//! `zagent rollout`: plan, start, show, control and drive rollouts, one file per command.
 //!
-//! Law: a record is changed only by compare-and-swap on what was read; whoever loses looks again.
+//! Law: a record is changed only by compare-and-swap on what was read; a writer that loses reads again.
 
 mod board_args;
 mod change;
@@ -30,7 +30,7 @@ pub(super) use self::rollout_view::{node_state_text, node_state_word};
 use crate::output::{OutputFormat, Ui};
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Roll out a version of the agent or a commit of the states, batch by batch
+/// Roll out an agent version or a states commit, batch by batch
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutArgs {
     #[command(subcommand)]
@@ -39,25 +39,25 @@ pub(super) struct RolloutArgs {
 
 #[derive(Debug, Subcommand)]
 enum RolloutCliCommand {
-    /// Show who would come when, and what stands in the way; writes nothing
+    /// Show the batches and any problems; writes nothing
     Plan(start::RolloutPlanArgs),
-    /// Begin a rollout, and drive it unless told otherwise
+    /// Start a rollout and drive it, unless `--detach` is given
     Start(Box<start::RolloutStartArgs>),
-    /// Tell how a rollout stands and what to do about it
+    /// Show the state of a rollout and what to do next
     Status(status::RolloutStatusArgs),
-    /// Print the rollouts under way
+    /// List active rollouts
     List(status::RolloutListArgs),
     /// Follow a rollout until it is over
     Watch(watch::RolloutWatchArgs),
-    /// Finish what is applied and start nothing new
+    /// Finish nodes in progress, start no new ones
     Pause(change::RolloutChangeArgs),
-    /// Go on after a pause
+    /// Resume a paused rollout
     Resume(change::RolloutChangeArgs),
-    /// End a rollout: what is not confirmed goes back
+    /// Abort a rollout: nodes that are not confirmed roll back
     Abort(change::RolloutChangeArgs),
-    /// Drive a rollout until it is over, or those that nobody drives
+    /// Drive a rollout until it is over, or all rollouts without a driver
     Drive(drive::RolloutDriveArgs),
-    /// Take one step of a rollout, for jobs that come back: exits with 75 while there is more to do
+    /// Take one step of a rollout, for repeated jobs: exits with 75 while more steps remain
     Step(drive::RolloutStepArgs),
 }
 
@@ -93,7 +93,7 @@ impl RolloutArgs {
     }
 }
 
-/// One rollout by its name.
+/// Loads one rollout by ID.
 fn load_record(records: &mut dyn Records, id: &RolloutId) -> Result<VersionedValue<RolloutRecord>, CliError> {
     if let Some(held) = records.get(id).map_err(to_cli_error)? {
         return Ok(held);
@@ -101,13 +101,13 @@ fn load_record(records: &mut dyn Records, id: &RolloutId) -> Result<VersionedVal
     let all = records.list().map_err(to_cli_error)?;
     let near = nearest(id.as_str(), all.iter().map(|held| held.value.id.as_str()));
     let hint = match near {
-        Some(near) => format!("did you mean `{near}`? `zagent rollout list --all` prints them"),
-        None => "`zagent rollout list --all` prints them".into(),
+        Some(near) => format!("did you mean `{near}`? list the rollouts with `zagent rollout list --all`"),
+        None => "list the rollouts with `zagent rollout list --all`".into(),
     };
-    Err(CliError::usage_hint(format!("there is no rollout `{id}`"), hint))
+    Err(CliError::usage_hint(format!("no rollout `{id}`"), hint))
 }
 
-/// One rollout by its name; without one, the one under way, else the newest.
+/// Loads one rollout by ID; without an ID, the active one, otherwise the newest.
 fn pick_record(
     records: &mut dyn Records,
     id: Option<&RolloutId>,
@@ -121,31 +121,31 @@ fn pick_record(
     let active: Vec<String> =
         all.iter().filter(|h| is_active(&h.value, now)).map(|h| h.value.id.to_string()).collect();
     if active.len() > 1 {
-        let hint = "name one of them";
-        return Err(CliError::usage_hint(format!("several are under way: {}", active.join(", ")), hint));
+        let hint = "give the ID of one of them";
+        return Err(CliError::usage_hint(
+            format!("more than one active rollout: {}", active.join(", ")),
+            hint,
+        ));
     }
     let one = all.iter().position(|held| is_active(&held.value, now)).or(all.len().checked_sub(1));
     match one {
         Some(index) => Ok(all.swap_remove(index)),
-        None => Err(CliError::usage_hint(
-            "there is no rollout yet",
-            "`zagent rollout plan` shows what one would do",
-        )),
+        None => Err(CliError::usage_hint("no rollout yet", "preview one with `zagent rollout plan`")),
     }
 }
 
-/// True while there is something to do about a rollout.
+/// True while a rollout needs work.
 fn is_active(record: &RolloutRecord, now: Timestamp) -> bool {
     !record.state.is_final() && !record.dry_run && !is_clock_done(record, now)
 }
 
-/// True when everybody had a turn in a rollout by the clock: such a one is never said to be over.
+/// True when every node had its turn in a clock rollout, which is never marked as completed.
 fn is_clock_done(record: &RolloutRecord, now: Timestamp) -> bool {
     let goes = record.mode == RolloutMode::Clock && record.state == RolloutStatus::Rolling;
     goes && clock_end(record).is_some_and(|end| end <= now)
 }
 
-/// When the last node of a rollout by the clock has begun and proved itself.
+/// When the last node of a clock rollout has started and finished its soak.
 fn clock_end(record: &RolloutRecord) -> Option<Timestamp> {
     let begin = record.started?;
     let length = waves::total_spread(record).saturating_add(record.soak_time.0);

@@ -1,6 +1,7 @@
-//! A plan in, a page for whoever decides out: who comes when, who speaks for whom, who stays behind.
+//! Plan in, page for the decision out: which node is updated when, which canaries cover it, which nodes are
+//! excluded.
 //!
-//! Law: whatever keeps a node out, or leaves a stratum without a canary, is on the page.
+//! Law: the page shows everything that excludes a node or leaves a stratum without a canary.
 
 use std::fmt::Write;
 
@@ -16,27 +17,27 @@ use super::record_text;
 use crate::output::{Paint, TextTable, Tone, one_line, pluralize};
 use zagent_daemon::operator::{clock_text, span_text};
 
-/// How many nodes of a batch are named.
+/// Maximum number of nodes named per batch.
 const MAX_NAMED: usize = 8;
-/// How many nodes that stay behind, or are waited for, are listed.
+/// Maximum number of excluded or held nodes listed.
 const MAX_LISTED: usize = 20;
 
-/// A plan on its way to a terminal.
+/// A plan to be printed.
 pub(super) struct PlanView<'p> {
     /// The plan.
     pub(super) plan: &'p RolloutPlan,
-    /// The time that it begins at the earliest.
+    /// Earliest start time.
     pub(super) now: Timestamp,
-    /// The zone of times of day.
+    /// Time zone for times of day.
     pub(super) zone: TimeZone,
     /// The colours.
     pub(super) paint: Paint,
-    /// True when every node is wanted.
+    /// True to print every node.
     pub(super) all_nodes: bool,
 }
 
 impl PlanView<'_> {
-    /// The page.
+    /// Renders the page.
     pub(super) fn render(&self) -> String {
         let record = &self.plan.record;
         let mut out = String::new();
@@ -55,8 +56,8 @@ impl PlanView<'_> {
             RolloutMode::Clock => self.write_waves(&mut out),
         }
         self.write_strata(&mut out);
-        self.write_node_list(["HELD NOW", "WHY"], &self.plan.held, &mut out);
-        self.write_node_list(["LEFT OUT", "WHY"], &self.plan.excluded, &mut out);
+        self.write_node_list(["HELD", "REASON"], &self.plan.held, &mut out);
+        self.write_node_list(["EXCLUDED", "REASON"], &self.plan.excluded, &mut out);
         out
     }
 
@@ -64,7 +65,7 @@ impl PlanView<'_> {
         let record = &self.plan.record;
         let care = match record.profile {
             RolloutProfile::Normal => "",
-            RolloutProfile::Emergency => "EMERGENCY, windows do not hold it up; ",
+            RolloutProfile::Emergency => "EMERGENCY, ignores maintenance windows; ",
         };
         let dry = if record.dry_run { "dry run; " } else { "" };
         let (soak, pause) = (record.soak_time, record.batch_pause);
@@ -89,7 +90,7 @@ impl PlanView<'_> {
             Some(total) if total > SignedDuration::ZERO => {
                 let end = self.now.saturating_add(total).unwrap_or(self.now);
                 let length = span_text(self.now, end);
-                format!("at least {length}: begun now, it ends at {} at the earliest", self.wall_time(end))
+                format!("at least {length}: started now, it ends at {} at the earliest", self.wall_time(end))
             }
             _ => "no time at all".into(),
         }
@@ -97,7 +98,7 @@ impl PlanView<'_> {
 
     fn write_batches(&self, out: &mut String) {
         let canaries: Vec<_> = self.plan.strata.iter().flat_map(|stratum| &stratum.canaries).collect();
-        let mut table = TextTable::new(["BATCH", "EARLIEST", "NODES", "WHO"]);
+        let mut table = TextTable::new(["BATCH", "EARLIEST", "NODES", "NAMES"]);
         let most = if self.all_nodes { usize::MAX } else { MAX_NAMED };
         for (index, nodes) in self.plan.record.batches.iter().enumerate() {
             let is_canary = !nodes.is_empty() && nodes.iter().all(|node| canaries.contains(&node));
@@ -136,7 +137,7 @@ impl PlanView<'_> {
         let bare = self.plan.strata.iter().filter(|stratum| !stratum.is_covered()).count();
         if bare > 0 {
             let words = format!(
-                "{bare} of {} strata ({by}) are not covered: no node like theirs goes first",
+                "{bare} of {} strata ({by}) are not covered: they have no canary",
                 self.plan.strata.len()
             );
             let _ = writeln!(out, "{}", self.paint.yellow(words));
@@ -155,13 +156,13 @@ impl PlanView<'_> {
         let _ = write!(out, "\n{}", table.render(self.paint));
         let more = nodes.len().saturating_sub(most);
         if more > 0 {
-            let _ = writeln!(out, "{}", self.paint.dim(format!("and {more} more: -v prints them all")));
+            let _ = writeln!(out, "{}", self.paint.dim(format!("and {more} more: add -v to print all")));
         }
     }
 
     fn start_text(&self, at: Timestamp) -> String {
         match at <= self.now {
-            true => "at once".into(),
+            true => "now".into(),
             false => format!("{} (in {})", self.wall_time(at), span_text(self.now, at)),
         }
     }
@@ -173,17 +174,17 @@ impl PlanView<'_> {
 
 fn limits_text(record: &RolloutRecord) -> String {
     let silent = match record.max_silent {
-        0 => "no node may be silent".to_owned(),
-        n => format!("{n} may be silent"),
+        0 => "allows no silent nodes".to_owned(),
+        n => format!("allows {n} silent"),
     };
     let protocol = match record.min_protocol {
         0 => String::new(),
-        n => format!(", every node speaks protocol {n}"),
+        n => format!(", requires protocol {n} on every node"),
     };
-    format!("ends at {} failed, {silent}{protocol}", record.max_failed)
+    format!("aborts at {} failed, {silent}{protocol}", record.max_failed)
 }
 
-/// How long it takes at the least.
+/// Minimum duration.
 fn minimum_duration(plan: &RolloutPlan, now: Timestamp) -> Option<SignedDuration> {
     let last = plan.earliest.last()?;
     let soak = SignedDuration::try_from(plan.record.soak_time.0).ok()?;

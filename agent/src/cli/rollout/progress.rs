@@ -1,6 +1,6 @@
-//! Records as they come in, lines out: on a terminal with a picture below them that moves, else lines alone.
+//! Records in, progress lines out; on a terminal, with a live view below them.
 //!
-//! Law: a line is written once and stays; the picture is gone before anything else is printed.
+//! Law: a line is written once and stays; the live view is removed before anything else is printed.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::record_text;
 use crate::output::{OutputFormat, Ui, one_line};
 use zagent_host::CancelToken;
 
-/// How many batches the picture shows.
+/// Maximum number of batches in the live view.
 const MAX_BATCHES: usize = 8;
-/// How often the picture moves.
+/// Refresh interval of the live view.
 const FRAME_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Who watches a rollout.
+/// Progress output of a rollout.
 pub(super) struct RolloutProgress {
     last: Option<RolloutRecord>,
     bar: Option<ProgressBar>,
@@ -27,8 +27,8 @@ pub(super) struct RolloutProgress {
 }
 
 impl RolloutProgress {
-    /// Begins to watch; `name` says whether lines need the name of their rollout, because there are several: then there
-    /// is no picture.
+    /// Starts the output; `name` says whether lines need the rollout ID because there are several rollouts:
+    /// then there is no live view.
     pub(super) fn new(format: OutputFormat, name: bool, ui: &Ui<'_>) -> Self {
         let picture = (ui.is_interactive() && !name).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -39,7 +39,7 @@ impl RolloutProgress {
         Self { last: None, bar: picture, format, with_name: name }
     }
 
-    /// A record was read.
+    /// Prints what changed with a new record.
     pub(super) fn show_record(&mut self, record: &RolloutRecord, now: Timestamp, ui: &mut Ui<'_>) {
         let is_other = self.last.as_ref().is_some_and(|last| last.id != record.id);
         let before = self.last.as_ref().filter(|_| !is_other);
@@ -50,7 +50,7 @@ impl RolloutProgress {
         self.draw(now);
     }
 
-    /// Something was said about a rollout that its record does not show.
+    /// Prints a message that is not in the record.
     pub(super) fn print_message(&self, words: &str, ui: &mut Ui<'_>) {
         match &self.bar {
             Some(picture) => picture.suspend(|| ui.message(words)),
@@ -67,7 +67,7 @@ impl RolloutProgress {
         }
     }
 
-    /// Draws the picture anew: timers move also when nothing happens.
+    /// Redraws the live view: timers advance even when nothing happens.
     pub(super) fn draw(&self, now: Timestamp) {
         let (Some(picture), Some(record)) = (&self.bar, &self.last) else { return };
         let done = record.nodes.values().filter(|p| p.status == NodeStatus::Confirmed).count();
@@ -77,7 +77,7 @@ impl RolloutProgress {
         picture.tick();
     }
 
-    /// Takes the picture away.
+    /// Removes the live view.
     pub(super) fn finish(self) {
         if let Some(picture) = self.bar {
             picture.finish_and_clear();
@@ -85,7 +85,7 @@ impl RolloutProgress {
     }
 }
 
-/// Waits so long, or until somebody says stop; pictures move meanwhile.
+/// Waits for a duration or a stop signal, redrawing the live views.
 pub(super) fn wait_redrawing<'l>(
     wait: Duration,
     watched: impl Iterator<Item = &'l RolloutProgress> + Clone,
@@ -100,7 +100,7 @@ pub(super) fn wait_redrawing<'l>(
     }
 }
 
-/// The words of the picture: the rollout, then a line a batch, those around the one under way.
+/// Text of the live view: the rollout, then one line per batch around the current one.
 pub(super) fn progress_text(record: &RolloutRecord, now: Timestamp) -> String {
     let head = format!("{} {}: {}", record.id, record.state.name(), record_text::counts_text(record));
     let mut lines = vec![one_line(&head)];

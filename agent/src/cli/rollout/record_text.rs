@@ -1,4 +1,4 @@
-//! What a record says in, short words for people out.
+//! Rollout record in, short texts out.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use zagent_rollout::record::{BatchPhase, Component, NodeStatus, RolloutRecord, R
 use crate::output::{Tone, pluralize};
 use zagent_daemon::operator::span_text;
 
-/// How many nodes are named in one line.
+/// Maximum number of node names on one line.
 pub(super) const MAX_NAMED: usize = 5;
 
-/// A version as it is, a commit short enough to be read.
-pub(crate) fn short_version(component: Component, text: &str) -> String {
+/// A version as it is, a commit shortened.
+pub(in crate::cli) fn short_version(component: Component, text: &str) -> String {
     match (component, text.parse::<Revision>()) {
         (Component::States, Ok(revision)) => revision.short().to_owned(),
         _ => text.to_owned(),
@@ -40,7 +40,7 @@ pub(super) const fn status_word(status: NodeStatus) -> &'static str {
     }
 }
 
-/// How a node's status looks.
+/// How a node status looks.
 pub(super) const fn status_tone(status: NodeStatus) -> Tone {
     match status {
         NodeStatus::Waiting => Tone::Dim,
@@ -51,7 +51,7 @@ pub(super) const fn status_tone(status: NodeStatus) -> Tone {
     }
 }
 
-/// How a rollout's state looks.
+/// How a rollout status looks.
 pub(super) const fn state_tone(state: RolloutStatus) -> Tone {
     match state {
         RolloutStatus::Created | RolloutStatus::Rolling => Tone::Plain,
@@ -72,17 +72,17 @@ pub(super) const fn phase_word(phase: BatchPhase) -> &'static str {
     }
 }
 
-/// Who drives it.
+/// Driver of the rollout.
 pub(super) fn driver_name(record: &RolloutRecord) -> Option<&str> {
     record.driver.as_ref().map(|driver| driver.id.as_str())
 }
 
-/// How many nodes a rollout has.
+/// Number of nodes in a rollout.
 pub(super) fn node_count(record: &RolloutRecord) -> usize {
     record.batches.iter().map(Vec::len).sum()
 }
 
-/// How many nodes stand where.
+/// Number of nodes per status.
 pub(super) fn status_counts(record: &RolloutRecord) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for node in record.batches.iter().flatten() {
@@ -109,7 +109,7 @@ pub(super) fn batch_text(record: &RolloutRecord) -> String {
     format!("batch {} of {all}", now.min(all.max(1)))
 }
 
-/// How long the phase under way lasts, when it has a length.
+/// Length of the current phase, when it has one.
 fn phase_length(record: &RolloutRecord) -> Option<Span> {
     match record.phase {
         BatchPhase::Soak => Some(record.soak_time),
@@ -139,19 +139,19 @@ pub(super) fn waiting_text(record: &RolloutRecord, now: Timestamp) -> String {
         let held = late.iter().filter_map(|node| Some((*node, record.nodes.get(*node)?.held.as_ref()?)));
         let held: Vec<String> = held.take(MAX_NAMED).map(|(node, why)| format!("{node}: {why}")).collect();
         if !held.is_empty() {
-            return format!("{batch} waits for {}", held.join("; "));
+            return format!("{batch} is waiting for {}", held.join("; "));
         }
         let names = join_names(late.iter().copied(), MAX_NAMED);
-        format!("{batch} waits for {} to {to}: {names}", pluralize(late.len(), "node"))
+        format!("{batch} is waiting for {} to {to}: {names}", pluralize(late.len(), "node"))
     };
     use NodeStatus::{Applied, Prepared, Waiting};
     match (record.state, record.phase) {
-        (RolloutStatus::Created, _) => "it waits for a driver".into(),
-        (RolloutStatus::Aborting, _) => "it waits for nodes to go back".into(),
+        (RolloutStatus::Created, _) => "waiting for a driver".into(),
+        (RolloutStatus::Aborting, _) => "waiting for nodes to roll back".into(),
         (RolloutStatus::Paused, BatchPhase::Prepare | BatchPhase::Pause) => {
-            "paused: it waits to be resumed".into()
+            "paused: waiting for `zagent rollout resume`".into()
         }
-        // Who has what it needs and may not switch is waited for as well.
+        // Nodes that are prepared but not allowed to switch are waited for as well.
         (_, BatchPhase::Prepare) if nodes.iter().all(|node| record.node_status(node) != Waiting) => {
             still(&[Prepared], "switch")
         }
@@ -162,7 +162,7 @@ pub(super) fn waiting_text(record: &RolloutRecord, now: Timestamp) -> String {
     }
 }
 
-/// Ids in one line: the first few, and how many more.
+/// Names on one line: the first few, and how many more.
 pub(super) fn join_names<'n>(nodes: impl ExactSizeIterator<Item = &'n NodeId>, most: usize) -> String {
     let more = nodes.len().saturating_sub(most);
     let shown: Vec<&str> = nodes.take(most).map(NodeId::as_str).collect();

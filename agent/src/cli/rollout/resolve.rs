@@ -1,4 +1,5 @@
-//! What an order names in, what the repositories hold under that name out: a commit of the states, the binaries of a version.
+//! Names in a rollout order in, what the repositories hold for them out: a states commit, the binaries of a
+//! version.
 
 use zagent_cache::source::{Deadline, DirSource, RefStore, RemoteClient, SourceError, SourceErrorKind};
 use zagent_config::ids::Revision;
@@ -11,12 +12,12 @@ use zagent_config::error_chain;
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::pin::{PinTarget, PinTargetError};
 
-/// The commit that is meant; a branch is asked for on the first remote, or else where the rollouts are.
+/// Resolves the commit; a branch is looked up on the first remote, otherwise in the rollout repository.
 pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revision, CliError> {
     let to: PinTarget = text.parse().map_err(|error: PinTargetError| {
         let hint = match &error {
-            PinTargetError::Short(text) => format!("write all of it: git rev-parse {text}"),
-            PinTargetError::Name(_) => "write a branch such as `main`, or the 40 digits of a commit".into(),
+            PinTargetError::Short(text) => format!("use the full commit ID: git rev-parse {text}"),
+            PinTargetError::Name(_) => "use a branch such as `main`, or a full commit ID of 40 digits".into(),
         };
         CliError::usage_hint(error.to_string(), hint)
     })?;
@@ -25,11 +26,8 @@ pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revisi
         PinTarget::Branch(branch) => branch,
     };
     let Some(remote) = remote(settings) else {
-        let hint = "set `source.remotes` in /etc/zagent/zagent.yaml, give --url URL, or write the 40 digits of a commit";
-        return Err(CliError::usage_hint(
-            format!("there is no remote to ask for the branch `{branch}`"),
-            hint,
-        ));
+        let hint = "set `source.remotes` in /etc/zagent/zagent.yaml, use --url URL, or give a full commit ID";
+        return Err(CliError::usage_hint(format!("no remote to look up the branch `{branch}`"), hint));
     };
     let deadline = Deadline::after(settings.source.timeout);
     let mut client = RemoteClient::new(&remote, &settings.source).map_err(|e| to_cli_error(&e))?;
@@ -37,7 +35,7 @@ pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revisi
     found.ok_or_else(|| to_cli_error(&client.no_branch_error(&branch, deadline)))
 }
 
-/// The branch that nodes follow and its head, as far as this host knows: it serves for a warning alone.
+/// Branch that nodes follow and its head, as far as this host knows; used only for a warning.
 pub(super) fn branch_head(settings: &Settings) -> Option<(String, Revision)> {
     let is_plain = |url: &str| DirSource::is_plain_dir(url.strip_prefix("file://").unwrap_or(url).as_ref());
     let remote = settings.source.remotes.iter().find(|remote| !is_plain(&remote.url))?;
@@ -45,14 +43,14 @@ pub(super) fn branch_head(settings: &Settings) -> Option<(String, Revision)> {
     Some((remote.branch.clone(), head))
 }
 
-/// The repository of the states.
+/// The states repository.
 fn remote(settings: &Settings) -> Option<RemoteSettings> {
     let is_plain = |url: &str| DirSource::is_plain_dir(url.strip_prefix("file://").unwrap_or(url).as_ref());
     let first = settings.source.remotes.iter().find(|remote| !is_plain(&remote.url));
     first.cloned().or_else(|| rollout_repository(settings).map(|place| place.remote))
 }
 
-/// The repository of the rollouts, when that is one.
+/// The rollout repository, when there is one.
 pub(super) fn rollout_repository(settings: &Settings) -> Option<GitBoardConfig> {
     match settings.rollout.url.as_deref() {
         Some("board") => None,
@@ -60,7 +58,7 @@ pub(super) fn rollout_repository(settings: &Settings) -> Option<GitBoardConfig> 
     }
 }
 
-/// The binaries of a version in the repository of the rollouts.
+/// Binaries of a version in the rollout repository.
 pub(super) fn published_artifacts(version: &str, settings: &Settings) -> Result<Vec<Artifact>, CliError> {
     let Some(place) = rollout_repository(settings) else { return Ok(Vec::new()) };
     let mut shelf =
@@ -78,7 +76,7 @@ fn to_cli_error(error: &SourceError) -> CliError {
     match error.kind {
         SourceErrorKind::NoBranch | SourceErrorKind::Local => CliError::usage(error.message.clone()),
         _ => {
-            let hint = Some("`zagent doctor` looks at each remote".into());
+            let hint = Some("check each remote with `zagent doctor`".into());
             CliError::Refusal { exit: ExitStatus::Unreachable, message: error.message.clone(), hint }
         }
     }

@@ -1,6 +1,6 @@
-//! A record, what nodes report and the time in, one page for whoever was woken up out.
+//! Record, node reports and time in, one status page for the on-call engineer out.
 //!
-//! Law: the state and what to do about it come first; a line that needs a look is not green.
+//! Law: the state and the next step come first; a line that needs attention is not green.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,31 +17,31 @@ use super::record_text;
 use crate::output::{Paint, TextTable, Tone, one_line};
 use zagent_daemon::operator::{clock_text, span_text};
 
-/// A rollout of so many nodes is printed whole.
+/// A rollout with fewer nodes than this is printed in full.
 const SHOW_ALL_BELOW: usize = 20;
-/// How many nodes of a larger one are printed.
+/// Maximum number of nodes printed for a larger rollout.
 const MAX_NODES: usize = 40;
 
-/// A rollout on its way to a terminal.
+/// A rollout to be printed.
 pub(super) struct RolloutView<'r> {
     /// The rollout.
     pub(super) record: &'r RolloutRecord,
-    /// What its nodes say.
+    /// Reports of its nodes.
     pub(super) reports: &'r BTreeMap<NodeId, NodeReport>,
-    /// True when its driver was not heard for too long.
+    /// True when its driver has been silent for too long.
     pub(super) is_stale: bool,
-    /// The time that ages are counted from.
+    /// Current time, for ages.
     pub(super) now: Timestamp,
-    /// The zone of times of day.
+    /// Time zone for times of day.
     pub(super) zone: TimeZone,
     /// The colours.
     pub(super) paint: Paint,
-    /// True when every node is wanted.
+    /// True to print every node.
     pub(super) all_nodes: bool,
 }
 
 impl RolloutView<'_> {
-    /// The page.
+    /// Renders the page.
     pub(super) fn render(&self) -> String {
         let record = self.record;
         let mut out = String::new();
@@ -50,7 +50,7 @@ impl RolloutView<'_> {
             let _ = writeln!(out, "{} {words}", self.paint.bold(format!("{name:8}")));
         };
         let why = record.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let dry = if record.dry_run { ", a dry run: nothing is done" } else { "" };
+        let dry = if record.dry_run { ", dry run: nodes do nothing" } else { "" };
         line("rollout", Tone::Plain, record.id.to_string());
         line("state", record_text::state_tone(record.state), format!("{}{why}{dry}", record.state.name()));
         line("order", Tone::Plain, self.order_line());
@@ -105,21 +105,22 @@ impl RolloutView<'_> {
         }
     }
 
-    /// Which wave it is by the clock, and when the last node is done.
+    /// Current wave of a clock rollout, and when the last node is done.
     fn wave_line(&self) -> String {
         let begins = waves::wave_starts(self.record);
         let begun = begins.iter().filter(|at| **at <= self.now).count();
-        let end = super::clock_end(self.record).map(|at| format!(", all are done by {}", self.wall_time(at)));
+        let end =
+            super::clock_end(self.record).map(|at| format!(", last node done by {}", self.wall_time(at)));
         format!("wave {} of {}{}", begun.max(1), begins.len(), end.unwrap_or_default())
     }
 
-    /// How it ended on nodes, as far as they say.
+    /// Results on nodes, as far as they report.
     fn outcome_counts(&self) -> String {
         let taken = self.reports.values().filter_map(|report| report.taken.as_ref());
         let mine: Vec<_> = taken.filter(|taken| taken.rollout == self.record.id).collect();
         let count = |outcome| mine.iter().filter(|taken| taken.outcome == outcome).count();
         let (good, bad) = (count(Some(NodeOutcome::Confirmed)), count(Some(NodeOutcome::Failed)));
-        format!("as far as they report: {good} confirmed, {bad} failed, {} under way", count(None))
+        format!("reported: {good} confirmed, {bad} failed, {} in progress", count(None))
     }
 
     fn limits_line(&self) -> String {
@@ -129,45 +130,46 @@ impl RolloutView<'_> {
             return format!("soak {soak}, each wave spread over {pause}");
         }
         let (max, failed, silent) = (record.max_failed, record.failed, record.max_silent);
-        format!("ends at {max} failed (now {failed}), {silent} may be silent; soak {soak}, pause {pause}")
+        format!("aborts at {max} failed (now {failed}), allows {silent} silent; soak {soak}, pause {pause}")
     }
 
     fn driver_line(&self) -> (Tone, String) {
         let record = self.record;
         let needless = record.state.is_final() || record.dry_run;
         match &record.driver {
-            _ if record.mode == RolloutMode::Clock => (Tone::Plain, "nobody: the clock does it".into()),
-            None if needless => (Tone::Dim, "nobody".into()),
-            None => (Tone::Warn, "nobody yet".into()),
+            _ if record.mode == RolloutMode::Clock => (Tone::Plain, "none: the clock decides".into()),
+            None if needless => (Tone::Dim, "none".into()),
+            None => (Tone::Warn, "none yet".into()),
             Some(driver) => {
                 let heard = span_text(driver.heartbeat.min(self.now), self.now);
                 let tone = if self.is_stale && !needless { Tone::Error } else { Tone::Plain };
-                (tone, format!("{}, heard {heard} ago", driver.id))
+                (tone, format!("{}, last seen {heard} ago", driver.id))
             }
         }
     }
 
-    /// What somebody may want to do about it.
+    /// What to do next.
     fn next_step(&self) -> Option<String> {
         let record = self.record;
         let id = &record.id;
         let to = record_text::short_version(record.component, &record.to);
         match record.state {
-            RolloutStatus::Completed if record.failed > 0 => {
-                Some("nodes that failed are on what they had: `zagent node show NODE` says why".into())
-            }
+            RolloutStatus::Completed if record.failed > 0 => Some(
+                "failed nodes keep their previous version: find the reason with `zagent node show NODE`"
+                    .into(),
+            ),
             RolloutStatus::Completed => None,
             RolloutStatus::Aborted => Some(format!(
-                "nodes that confirmed keep {to}, the others are on what they had; a rollout back is one of its own: \
-                 zagent rollout start --component {} --to {} --anyway",
+                "confirmed nodes keep {to}, the others keep their previous version; to roll back the \
+                 confirmed nodes: zagent rollout start --component {} --to {} --anyway",
                 record.component.name(),
                 record.from.as_deref().unwrap_or("VERSION")
             )),
             _ if record.dry_run || record.mode == RolloutMode::Clock => None,
-            RolloutStatus::Paused => {
-                Some(format!("`zagent rollout resume {id}` goes on, `zagent rollout abort {id}` ends it"))
-            }
-            _ if self.is_stale => Some(format!("nobody drives it: zagent rollout drive {id}")),
+            RolloutStatus::Paused => Some(format!(
+                "continue with `zagent rollout resume {id}`, or end it with `zagent rollout abort {id}`"
+            )),
+            _ if self.is_stale => Some(format!("no active driver: zagent rollout drive {id}")),
             RolloutStatus::Created | RolloutStatus::Rolling | RolloutStatus::Aborting => None,
         }
     }
@@ -199,7 +201,7 @@ impl RolloutView<'_> {
         let _ = write!(out, "\n{}", table.render(self.paint));
         let more = total - worth.len().min(most);
         if more > 0 {
-            let _ = writeln!(out, "{}", self.paint.dim(format!("and {more} more: -v prints them all")));
+            let _ = writeln!(out, "{}", self.paint.dim(format!("and {more} more: add -v to print all")));
         }
     }
 
@@ -223,7 +225,7 @@ impl RolloutView<'_> {
     }
 }
 
-/// What a node is on, as far as the component of its report goes.
+/// What a node runs, for the component of its report.
 fn node_version(report: &NodeReport) -> String {
     match report.component {
         Component::Agent => report.version.clone(),
@@ -235,8 +237,8 @@ fn node_version(report: &NodeReport) -> String {
     }
 }
 
-/// What a node does, and how it is: `soaking, ready for 20s`.
-pub(crate) fn node_state_text(report: &NodeReport, now: Timestamp) -> String {
+/// What a node does, and its health: `soaking, ready for 20s`.
+pub(in crate::cli) fn node_state_text(report: &NodeReport, now: Timestamp) -> String {
     let mut said = vec![node_state_word(report).to_owned()];
     let ready = report.taken.as_ref().and_then(|taken| taken.ready_since);
     said.extend(ready.map(|at| format!("ready for {}", span_text(at.min(now), now))));

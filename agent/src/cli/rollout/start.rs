@@ -1,6 +1,6 @@
-//! `zagent rollout plan|start`: an order in, a plan out; with `start`, a record and a driver.
+//! `zagent rollout plan|start`: draft in, plan out; `start` also writes the record and drives it.
 //!
-//! Law: nothing is written before the plan holds; `plan` refuses whatever `start` would.
+//! Law: nothing is written before the plan is valid; `plan` refuses whatever `start` would refuse.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +27,10 @@ use zagent_config::error_chain;
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_host::timezone::local_zone;
 
-/// How many rollouts of one version and day get a name.
+/// Maximum number of rollout IDs per version and day.
 const MAX_IDS: usize = 100;
 
-/// Show who would come when, and what stands in the way; writes nothing
+/// Show the batches and any problems; writes nothing
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutPlanArgs {
     #[command(flatten)]
@@ -40,13 +40,13 @@ pub(super) struct RolloutPlanArgs {
     place: BoardArgs,
 }
 
-/// Begin a rollout, and drive it unless told otherwise
+/// Start a rollout and drive it, unless `--detach` is given
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutStartArgs {
     #[command(flatten)]
     draft: DraftArgs,
 
-    /// Only write it: a node with `driver: true` or `zagent rollout drive` takes it
+    /// Only write the rollout; a node with `driver: true` or `zagent rollout drive` drives it
     #[arg(long)]
     detach: bool,
 
@@ -54,12 +54,12 @@ pub(super) struct RolloutStartArgs {
     place: BoardArgs,
 }
 
-/// A plan that may begin, and what it was made from.
+/// A valid plan, and its inputs.
 struct PreparedPlan {
     plan: RolloutPlan,
-    /// Nodes that have said nothing for too long.
+    /// Nodes that have been silent for too long.
     silent_nodes: Vec<NodeId>,
-    /// The head of the followed branch, when it is something else than what is rolled out.
+    /// Head of the followed branch, when it differs from the commit to roll out.
     head: Option<(String, Revision)>,
     now: Timestamp,
 }
@@ -100,7 +100,7 @@ impl RolloutStartArgs {
             self.place.print(&words, &record, ui);
             return Ok(ExitStatus::Success);
         }
-        ui.message(&format!("\n{id} is written; Ctrl-C stops driving, not the rollout"));
+        ui.message(&format!("\n{id} is written; Ctrl-C stops the driver, not the rollout"));
         let mut reports = board_args::open_reports(&settings)?;
         let driver = RolloutDriver {
             id: board_args::driver_id(&settings),
@@ -121,14 +121,14 @@ impl RolloutStartArgs {
         Ok(exit_code)
     }
 
-    /// Writes the record under a name that nobody has.
+    /// Writes the record under a free ID.
     fn write_record(
         &self,
         records: &mut dyn Records,
         mut record: RolloutRecord,
     ) -> Result<RolloutRecord, CliError> {
         let first = record.id.clone();
-        let by = record.by.as_deref().unwrap_or("somebody");
+        let by = record.by.as_deref().unwrap_or("an unknown user");
         let note = format!(
             "created by {by}: {}, {}",
             record_text::order_text(&record),
@@ -151,26 +151,30 @@ impl RolloutStartArgs {
                 Err(error) => return Err(board_args::to_cli_error(error)),
             }
         }
-        let hint = format!("`zagent rollout status {first}` shows it; give another name with --id");
-        let message = format!("there is a rollout `{first}` already");
+        let hint = format!("check it with `zagent rollout status {first}`, or set another ID with --id");
+        let message = format!("rollout `{first}` already exists");
         Err(CliError::Refusal { exit: ExitStatus::Failed, message, hint: Some(hint) })
     }
 }
 
 fn numbered_id(first: &RolloutId, number: usize) -> Result<RolloutId, CliError> {
-    format!("{first}-{number}").parse().map_err(|_| CliError::usage_hint("the name is too long", "give --id"))
+    format!("{first}-{number}")
+        .parse()
+        .map_err(|_| CliError::usage_hint("the ID is too long", "set another with --id"))
 }
 
-/// What happens now.
+/// What happens next.
 fn written_text(record: &RolloutRecord) -> String {
     let id = &record.id;
     match (record.dry_run, record.mode) {
-        (true, _) => format!("{id} is written as a dry run: nothing will be done"),
+        (true, _) => format!("{id} is written as a dry run: nodes do nothing"),
         (false, RolloutMode::Clock) => format!(
-            "{id} is written: nodes take it by the clock; `zagent rollout pause {id}` and `abort` hold it up"
+            "{id} is written: nodes follow it by the clock; stop it with `zagent rollout pause {id}` or \
+             `abort`"
         ),
         (false, RolloutMode::Driver) => format!(
-            "{id} is written: a node with `driver: true` takes it, or drive it: zagent rollout drive {id}"
+            "{id} is written: a node with `driver: true` drives it; to drive it here: zagent rollout drive \
+             {id}"
         ),
     }
 }
@@ -186,9 +190,10 @@ impl PreparedPlan {
             let to = record_text::short_version(Component::States, &self.plan.record.to);
             warn(
                 &format!(
-                    "{to} is not the head of `{branch}`, which is {}: nodes with `rollout.follow: head` that take part stay on \
-                     {to} until something new is pushed there, all others follow the branch; to go back for good, push a \
-                     revert as well",
+                    "{to} is not the head of `{branch}`, which is {}: nodes of this rollout with \
+                     `rollout.follow: head` \
+                     stay on {to} until a new commit is pushed there, all others follow the branch; \
+                     to roll back permanently, push a revert as well",
                     head.short()
                 ),
                 ui,
@@ -202,11 +207,14 @@ impl PreparedPlan {
             self.plan.record.max_silent,
         );
         let number = pluralize(self.silent_nodes.len(), "node");
-        warn(&format!("silent for long: {number} ({names}); {allowed} may be, one more ends it"), ui);
+        warn(
+            &format!("silent nodes: {number} ({names}); {allowed} allowed, one more aborts the rollout"),
+            ui,
+        );
     }
 }
 
-/// Plans, and makes sure that nothing stands in the way.
+/// Plans, and checks that the plan can start.
 fn prepare_plan(
     args: &DraftArgs,
     settings: &Settings,
@@ -219,7 +227,7 @@ fn prepare_plan(
     if plan.record.from.is_none() {
         plan.record.from = common_version(&plan.record, &reports);
     }
-    // The plan is shown under the name that it will have, unless somebody is quicker.
+    // The plan is shown under the ID it will get, unless another writer takes it first.
     if args.has_default_id() {
         let first = plan.record.id.clone();
         let mut number = 2;
@@ -244,7 +252,7 @@ fn prepare_plan(
     Ok(PreparedPlan { plan, silent_nodes: quiet, head, now })
 }
 
-/// What nodes say; a rollout by the clock does without.
+/// Node reports; a clock rollout works without them.
 fn node_reports(draft: &RolloutDraft, settings: &Settings) -> Result<BTreeMap<NodeId, NodeReport>, CliError> {
     if draft.mode == RolloutMode::Clock && settings.board.kind == BoardKind::None {
         return Ok(BTreeMap::new());
@@ -252,7 +260,7 @@ fn node_reports(draft: &RolloutDraft, settings: &Settings) -> Result<BTreeMap<No
     board_args::open_reports(settings)?.latest_reports(draft.component).map_err(board_args::to_cli_error)
 }
 
-/// What all nodes of a rollout are on, when that is one thing.
+/// The version that all nodes of a rollout run, when it is the same.
 fn common_version(record: &RolloutRecord, reports: &BTreeMap<NodeId, NodeReport>) -> Option<String> {
     let on = |node: &NodeId| {
         let report = reports.get(node)?;
@@ -266,7 +274,7 @@ fn common_version(record: &RolloutRecord, reports: &BTreeMap<NodeId, NodeReport>
     all.all(|other| other == Some(first)).then(|| first.to_owned())
 }
 
-/// A node is part of one rollout of a component at a time.
+/// A node takes part in only one rollout per component at a time.
 pub(super) fn ensure_no_overlap(
     record: &RolloutRecord,
     others: &[VersionedValue<RolloutRecord>],
@@ -282,19 +290,20 @@ pub(super) fn ensure_no_overlap(
     };
     let Some(VersionedValue { value: other, .. }) = others.iter().find(is_rival) else { return Ok(()) };
     let message = format!(
-        "`{}` ({}, {}) is under way on some of these nodes",
+        "rollout `{}` ({}, {}) is active on some of these nodes",
         other.id,
         record_text::order_text(other),
         other.state.name()
     );
     let hint = format!(
-        "wait for it (zagent rollout watch {0}), end it (zagent rollout abort {0}), or say --anyway",
+        "wait for it (zagent rollout watch {0}), abort it (zagent rollout abort {0}), or override with \
+         --anyway",
         other.id
     );
     Err(CliError::Refusal { exit: ExitStatus::Failed, message, hint: Some(hint) })
 }
 
-/// True when two rollouts mean the same node.
+/// True when two rollouts share a node.
 fn share_nodes(one: &RolloutRecord, other: &RolloutRecord, reports: &BTreeMap<NodeId, NodeReport>) -> bool {
     let means = |record: &RolloutRecord, node: &NodeId| {
         let by_target = || {
@@ -306,12 +315,12 @@ fn share_nodes(one: &RolloutRecord, other: &RolloutRecord, reports: &BTreeMap<No
     };
     let listed = one.batches.iter().chain(&other.batches).flatten();
     let mut nodes = listed.chain(reports.keys());
-    // By the clock and without reports, nobody knows who is meant.
+    // For a clock rollout without reports, the nodes are unknown.
     let is_blind = reports.is_empty() && one.mode == RolloutMode::Clock && other.mode == RolloutMode::Clock;
     is_blind || nodes.any(|node| means(one, node) && means(other, node))
 }
 
-/// Why there is no plan, and a way out.
+/// Turns a plan error into an error with a hint.
 fn plan_error(error: &PlanError) -> CliError {
     let message = error_chain(error);
     let failed = |hint: &str| CliError::Refusal {
@@ -323,21 +332,24 @@ fn plan_error(error: &PlanError) -> CliError {
         PlanError::BadGoal { .. } => CliError::usage(message),
         PlanError::BadArtifact { .. } => CliError::usage_hint(
             message,
-            "`zagent release publish` prints the entry as it must be, with --url for one that is offered elsewhere",
+            "print a valid entry with `zagent release publish`; add --url for a binary hosted elsewhere",
         ),
         PlanError::Target { .. } => {
-            CliError::usage_hint(message, "write a compound target such as 'G@os:Debian and web-*'")
+            CliError::usage_hint(message, "use a compound target such as 'G@os:Debian and web-*'")
         }
-        PlanError::NoNodes { .. } => failed("nodes report once `board.kind` is set in their configuration"),
-        PlanError::NoMatch { .. } => failed("`zagent node list TARGET` shows whom a target means"),
-        PlanError::NoEligible { .. } => failed("`zagent node list` shows why; mend them first"),
-        PlanError::Protocol { .. } => {
-            failed("bring these nodes to a newer version first, or leave them out of --target")
+        PlanError::NoNodes { .. } => {
+            failed("set `board.kind` in the configuration of the nodes, so that they report")
         }
-        PlanError::NothingToDo { .. } => failed("`zagent node list` shows what nodes are on"),
-        PlanError::Downgrade { .. } => failed("say --anyway when it is meant"),
+        PlanError::NoMatch { .. } => failed("check the target with `zagent node list TARGET`"),
+        PlanError::NoEligible { .. } => {
+            failed("find the reason with `zagent node list` and fix the nodes first")
+        }
+        PlanError::Protocol { .. } => failed("update these nodes first, or exclude them from --target"),
+        PlanError::NothingToDo { .. } => failed("list the versions of the nodes with `zagent node list`"),
+        PlanError::Downgrade { .. } => failed("override with --anyway"),
         PlanError::NoArtifact { .. } => failed(
-            "publish one (zagent release publish), name them with --artifacts FILE, or leave these nodes out of --target",
+            "publish one (zagent release publish), set --artifacts FILE, or exclude these nodes from \
+             --target",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! `zagent rollout status|list`.
+//! `zagent rollout status|list`: shows rollouts.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::span_text;
 use zagent_host::timezone::local_zone;
 
-/// Tell how a rollout stands and what to do about it
+/// Show the state of a rollout and what to do next
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutStatusArgs {
-    /// The rollout; default: the one under way, else the newest
+    /// Rollout ID; default: the active one, otherwise the newest
     #[arg(value_name = "ID")]
     id: Option<RolloutId>,
 
@@ -29,10 +29,10 @@ pub(super) struct RolloutStatusArgs {
     place: BoardArgs,
 }
 
-/// Print the rollouts under way
+/// List active rollouts
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutListArgs {
-    /// Those that are over, too
+    /// Include rollouts that are over
     #[arg(long)]
     all: bool,
 
@@ -56,7 +56,7 @@ impl RolloutStatusArgs {
     }
 }
 
-/// What nodes say. Without a board, or when it does not answer, the record says enough.
+/// Node reports. Without a board, or when it does not answer, the record is enough.
 pub(super) fn node_reports(
     settings: &Settings,
     component: Component,
@@ -68,12 +68,12 @@ pub(super) fn node_reports(
     let all = board_args::open_reports(settings)
         .and_then(|mut all| all.latest_reports(component).map_err(board_args::to_cli_error));
     all.unwrap_or_else(|cli_error| {
-        warn(&format!("what nodes say is not known: {}", cli_error.summary()), ui);
+        warn(&format!("cannot read the node reports: {}", cli_error.summary()), ui);
         BTreeMap::new()
     })
 }
 
-/// The page of one rollout.
+/// Status page of one rollout.
 pub(super) fn status_text(
     record: &RolloutRecord,
     reports: &BTreeMap<NodeId, NodeReport>,
@@ -85,7 +85,7 @@ pub(super) fn status_text(
     RolloutView { record, reports, is_stale, now, zone, paint, all_nodes: whole }.render()
 }
 
-/// True when it needs a driver and none was heard of for too long.
+/// True when it needs a driver and the driver has been silent for too long.
 pub(super) fn is_stale(record: &RolloutRecord, now: Timestamp) -> bool {
     zagent_rollout::driver_logic::is_adoptable(record, now)
 }
@@ -112,7 +112,7 @@ impl RolloutListArgs {
     }
 }
 
-/// Rollouts for people, the newest first; `hidden` are over and not among them.
+/// Rollouts as a table, newest first; `hidden` counts those that are over and not shown.
 pub(super) fn rollouts_table(
     records: &[&RolloutRecord],
     hidden: usize,
@@ -121,10 +121,13 @@ pub(super) fn rollouts_table(
 ) -> String {
     let over = match hidden {
         0 => String::new(),
-        n => format!("{} over: --all prints them\n", if n == 1 { "1 is".into() } else { format!("{n} are") }),
+        n => format!(
+            "{} over: add --all to list them\n",
+            if n == 1 { "1 is".into() } else { format!("{n} are") }
+        ),
     };
     if records.is_empty() {
-        return format!("no rollout is under way\n{}", paint.dim(over));
+        return format!("no active rollout\n{}", paint.dim(over));
     }
     let mut table = TextTable::new(["ROLLOUT", "ORDER", "STATE", "BATCH", "NODES", "AGE", "DRIVER"]);
     for record in records {

@@ -1,4 +1,4 @@
-//! Rollouts in every state, as people and programs see them.
+//! Rollouts in every state, as text and as data.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ fn sheet(plan: &RolloutPlan) -> String {
     PlanView { plan, now: now(), zone: TimeZone::UTC, paint: Paint::new(false), all_nodes: false }.render()
 }
 
-/// A rollout under way: the first batch is confirmed, the second soaks.
+/// An active rollout: the first batch is confirmed, the second soaks.
 fn rolling() -> RolloutRecord {
     let mut record = planned(&draft()).record;
     record.state = RolloutStatus::Rolling;
@@ -106,7 +106,7 @@ fn rolling() -> RolloutRecord {
     record
 }
 
-/// The same, ended by a node that failed.
+/// The same, aborted by a failed node.
 fn aborted() -> RolloutRecord {
     let mut record = rolling();
     let node = record.batches[1][0].clone();
@@ -193,7 +193,7 @@ fn a_large_rollout_shows_what_matters() {
     record.nodes.insert(many[299].clone(), bad.clone());
     let text = page(&record);
     assert_eq!(text.lines().filter(|line| line.contains(" n-")).count(), 40, "{text}");
-    assert!(text.contains("more: -v prints them all"), "{text}");
+    assert!(text.contains("more: add -v to print all"), "{text}");
     record.state = RolloutStatus::Aborted;
     record.nodes.insert(many[499].clone(), bad);
     let text = page(&record);
@@ -211,12 +211,12 @@ fn lists() {
         status::rollouts_table(records, hidden, now(), Paint::new(false))
     };
     insta::assert_snapshot!("list", list(&[&one, &two], 3));
-    assert_eq!(list(&[], 0), "no rollout is under way\n");
-    assert_eq!(list(&[], 1), "no rollout is under way\n1 is over: --all prints them\n");
+    assert_eq!(list(&[], 0), "no active rollout\n");
+    assert_eq!(list(&[], 1), "no active rollout\n1 is over: add --all to list them\n");
 }
 
 #[test]
-fn what_happens_is_told_once() {
+fn each_event_is_printed_once() {
     let told = |before: Option<&RolloutRecord>, after: &RolloutRecord| {
         events::events_between(before, after).into_iter().map(|news| news.text).collect::<Vec<_>>().join("\n")
     };
@@ -237,20 +237,20 @@ fn what_happens_is_told_once() {
 }
 
 #[test]
-fn what_it_waits_for_is_named() {
+fn waiting_text_names_the_nodes() {
     let mut record = rolling();
     let waits = |record: &RolloutRecord| record_text::waiting_text(record, now());
     assert_eq!(waits(&record), "batch 2 of 3: soak, 20s of 1m");
     record.phase = BatchPhase::Apply;
-    assert_eq!(waits(&record), "batch 2 of 3 waits for 0 nodes to apply: ");
+    assert_eq!(waits(&record), "batch 2 of 3 is waiting for 0 nodes to apply: ");
     record.nodes.clear();
     let names = record.batches[1].iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
-    assert_eq!(waits(&record), format!("batch 2 of 3 waits for 2 nodes to apply: {names}"));
+    assert_eq!(waits(&record), format!("batch 2 of 3 is waiting for 2 nodes to apply: {names}"));
     record.state = RolloutStatus::Created;
-    assert_eq!(waits(&record), "it waits for a driver");
+    assert_eq!(waits(&record), "waiting for a driver");
 }
 
-/// Records in memory, of which some writes lose against somebody else.
+/// Records in memory, where some writes lose against another writer.
 struct Busy {
     record: RolloutRecord,
     version: u64,
@@ -298,7 +298,7 @@ impl Records for Busy {
     }
 }
 
-/// A board on which nobody has said anything.
+/// A board without reports.
 struct Quiet;
 
 impl zagent_rollout::records::Reports for Quiet {
@@ -316,7 +316,7 @@ impl zagent_rollout::records::Reports for Quiet {
 }
 
 #[test]
-fn what_is_wrong_with_one_rollout_leaves_the_others_driven() {
+fn an_error_in_one_rollout_leaves_the_others_driven() {
     let mut busy = Busy { record: RolloutRecord { driver: None, ..aborted() }, version: 1, losses: 0 };
     let (there, gone): (RolloutId, RolloutId) = (busy.record.id.clone(), "gone".parse().unwrap());
     let driver =
@@ -330,19 +330,19 @@ fn what_is_wrong_with_one_rollout_leaves_the_others_driven() {
     let alone = drive_loop.run_until_done(vec![gone], &mut ui).unwrap_err();
     assert_eq!(alone.exit(), ExitStatus::Usage);
     let said = String::from_utf8(err).unwrap();
-    assert!(said.contains("gone is not driven any more: the rollout gone does not exist"), "{said}");
+    assert!(said.contains("stopped driving gone: there is no rollout gone"), "{said}");
 }
 
 #[test]
-fn a_node_that_is_held_is_named_with_its_reason() {
+fn a_held_node_is_named_with_its_reason() {
     let mut record = RolloutRecord { phase: BatchPhase::Prepare, ..rolling() };
     let node = record.batches[1][0].clone();
     let held = Some("outside of its window until 22:00".to_owned());
     record
         .nodes
         .insert(node.clone(), NodeProgress { status: NodeStatus::Prepared, held, ..NodeProgress::default() });
-    let line = format!("waits for {node}: outside of its window until 22:00");
-    assert_eq!(record_text::waiting_text(&record, now()), format!("batch 2 of 3 {line}"));
+    let line = format!("waiting for {node}: outside of its window until 22:00");
+    assert_eq!(record_text::waiting_text(&record, now()), format!("batch 2 of 3 is {line}"));
     let before = RolloutRecord { nodes: BTreeMap::new(), ..record.clone() };
     let told: Vec<String> =
         events::events_between(Some(&before), &record).into_iter().map(|news| news.text).collect();
@@ -351,7 +351,7 @@ fn a_node_that_is_held_is_named_with_its_reason() {
 }
 
 #[test]
-fn a_word_is_said_until_it_is_heard() {
+fn a_change_is_retried_until_it_is_written() {
     let mut busy = Busy { record: rolling(), version: 1, losses: 3 };
     let id = busy.record.id.clone();
     let paused = apply_action(&mut busy, &id, RolloutAction::Pause, "by ada").unwrap();
@@ -385,7 +385,7 @@ fn a_word_is_said_until_it_is_heard() {
 }
 
 #[test]
-fn one_rollout_a_node_and_component() {
+fn one_rollout_per_node_and_component() {
     let held = |record: RolloutRecord| [VersionedValue { value: record, token: VersionToken("1".into()) }];
     let mine = RolloutRecord { id: "other".parse().unwrap(), ..planned(&draft()).record };
     let check = |record: &RolloutRecord, other: RolloutRecord| {
@@ -394,7 +394,7 @@ fn one_rollout_a_node_and_component() {
     let words = check(&mine, rolling()).unwrap_err().summary();
     assert_eq!(
         words,
-        "`agent-1.4.0-20261116` (agent to 1.4.0 from 1.3.2, rolling) is under way on some of these nodes"
+        "rollout `agent-1.4.0-20261116` (agent to 1.4.0 from 1.3.2, rolling) is active on some of these nodes"
     );
     assert!(check(&mine, aborted()).is_ok(), "one that is over is in nobody's way");
     assert!(check(&mine, RolloutRecord { dry_run: true, ..rolling() }).is_ok());

@@ -1,4 +1,4 @@
-//! `zagent rollout watch`: a rollout that somebody else drives, until it is over.
+//! `zagent rollout watch`: follows a rollout with another driver until it is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_host::CancelToken;
 use zagent_run::SignalWatcher;
 
-/// How often the record is read.
+/// Poll interval of the record.
 const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Follow a rollout until it is over
 #[derive(Debug, clap::Args)]
 pub(super) struct RolloutWatchArgs {
-    /// The rollout; default: the one under way, else the newest
+    /// Rollout ID; default: the active one, otherwise the newest
     #[arg(value_name = "ID")]
     id: Option<RolloutId>,
 
@@ -51,7 +51,7 @@ impl RolloutWatchArgs {
             if status::is_stale(&record, now) != lonely {
                 lonely = !lonely;
                 if lonely {
-                    live.print_message(&format!("nobody drives it: zagent rollout drive {}", record.id), ui);
+                    live.print_message(&format!("no active driver: zagent rollout drive {}", record.id), ui);
                 }
             }
             progress::wait_redrawing(POLL_INTERVAL, std::iter::once(&live), &cancel);

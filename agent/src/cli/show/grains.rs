@@ -1,4 +1,4 @@
-//! `zagent show grains`.
+//! `zagent show grains`: prints the grains of this node.
 
 use super::ShowStageArgs;
 use crate::output::{OutputFormat, Ui, json, yaml};

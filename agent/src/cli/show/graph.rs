@@ -1,4 +1,4 @@
-//! `zagent show graph`.
+//! `zagent show graph`: prints the dependency graph.
 
 use std::fmt::Write;
 
@@ -12,21 +12,21 @@ use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;
 use zagent_daemon::error::CliError;
 
-/// What waits for what
+/// Dependency graph
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowGraphArgs {
     #[command(flatten)]
     tree: TreeArgs,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
     out: GraphFormat,
 }
 
-/// How a graph is printed.
+/// Output format of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum GraphFormat {
-    /// One line an edge
+    /// One line per edge
     #[default]
     Text,
     /// Nodes and edges as JSON
@@ -35,9 +35,9 @@ enum GraphFormat {
     Yaml,
     /// Graphviz
     Dot,
-    /// A Mermaid flowchart, for Markdown
+    /// Mermaid flowchart, for Markdown
     Mermaid,
-    /// A picture
+    /// SVG image
     Svg,
 }
 

@@ -1,4 +1,4 @@
-//! `zagent show highstate`.
+//! `zagent show highstate`: prints all states by ID.
 
 use super::ShowStageArgs;
 use crate::output::{OutputFormat, Ui, json, yaml};

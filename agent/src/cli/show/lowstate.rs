@@ -1,4 +1,4 @@
-//! `zagent show lowstate`.
+//! `zagent show lowstate`: prints the chunks in Salt's order.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ fn lowstate_text(chunks: &[Chunk], mask: &SecretMask, all: bool, paint: Paint) -
             format!("  {}", sanitize(&mask.mask_string(&name)))
         };
         let function = paint.cyan(format!("{}.{}", chunk.state, chunk.fun));
-        let check = if chunk.prereq.check { paint.dim("  (check for a prereq)") } else { String::new() };
+        let check = if chunk.prereq.check { paint.dim("  (prereq check)") } else { String::new() };
         let _ = writeln!(out, "{number}  {}  {function}{name}{check}", paint.bold(sanitize(&chunk.id)));
         let needs = requisites_text(chunk);
         let needs = if needs.is_empty() { String::new() } else { format!("  {needs}") };
@@ -74,7 +74,7 @@ fn target_text(value: &Value) -> String {
     }
 }
 
-/// What else the state says, as YAML below it.
+/// Other arguments of the state, as YAML below it.
 fn write_arguments(out: &mut String, chunk: &Chunk, mask: &SecretMask, indent: usize) {
     let is_requisite = |key: &str| Requisite::ALL.iter().any(|r| r.key() == key);
     let mut args = Map::new();

@@ -1,4 +1,4 @@
-//! `zagent show STAGE`: a stage of the compiler, printed.
+//! `zagent show STAGE`: prints a compiler stage.
 
 mod grains;
 mod graph;
@@ -15,7 +15,7 @@ use super::compile_job::TreeArgs;
 use crate::output::{OutputFormat, Ui};
 use zagent_daemon::error::{CliError, ExitStatus};
 
-/// Print a stage of the compiler, or what it is given
+/// Print a compiler stage, its inputs, or the dependency graph
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
     #[command(subcommand)]
@@ -24,35 +24,35 @@ pub(super) struct ShowArgs {
 
 #[derive(Debug, Subcommand)]
 enum ShowCommand {
-    /// The SLS that the top files select for this node
+    /// SLS files that the top files select for this node
     Top(ShowStageArgs),
-    /// An SLS after its template stage
+    /// SLS file after template rendering
     Sls(sls::ShowSlsArgs),
-    /// All states by id, before they are torn into chunks
+    /// All states by ID, before they are split into chunks
     Highstate(ShowStageArgs),
-    /// The chunks that would run, in Salt's order
+    /// Chunks that would run, in Salt's order
     Lowstate(ShowStageArgs),
-    /// What waits for what, as text, JSON, dot, mermaid or a picture
+    /// Dependency graph as text, JSON, DOT, Mermaid or SVG
     Graph(graph::ShowGraphArgs),
-    /// The pillar of this node; secrets are masked
+    /// Pillar of this node, with secrets masked
     Pillar(ShowStageArgs),
-    /// The facts of this node; `--out yaml` writes an inventory file
+    /// Grains of this node; `--out yaml` writes an inventory file
     Grains(ShowStageArgs),
-    /// The levels of the run: what runs together, and what it waits for
+    /// Levels of the run: which states run in parallel, and what they wait for
     Plan(ShowStageArgs),
 }
 
-/// What every stage takes.
+/// Arguments of every stage.
 #[derive(Debug, clap::Args)]
 struct ShowStageArgs {
     #[command(flatten)]
     tree: TreeArgs,
 
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
     out: OutputFormat,
 
-    /// Show secrets too
+    /// Show secrets
     #[arg(long, help_heading = "Output")]
     unmask: bool,
 }

@@ -1,4 +1,4 @@
-//! `zagent show pillar`.
+//! `zagent show pillar`: prints the pillar of this node.
 
 use super::ShowStageArgs;
 use crate::output::{OutputFormat, Ui, json, yaml};
@@ -13,7 +13,7 @@ pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError>
         OutputFormat::Text | OutputFormat::Yaml => yaml(&shown),
     });
     if shown != whole {
-        ui.message("secrets are masked; --unmask shows them");
+        ui.message("secrets are masked; add --unmask to show them");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `zagent show plan`.
+//! `zagent show plan`: prints the levels of a run.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError>
     Ok(())
 }
 
-/// Who a chunk waits for, nearest kinds first: index and kind.
+/// Chunks that a chunk waits for, nearest kinds first: index and kind.
 fn chunk_requisites(plan: &Plan, i: usize) -> Vec<(usize, &'static str)> {
     plan.graph.edges.iter().filter(|e| e.to == i).map(|e| (e.from, e.kind.key())).collect()
 }
@@ -58,7 +58,7 @@ fn plan_text(plan: &Plan, paint: Paint) -> String {
         for i in level {
             let chunk = &plan.chunks[*i];
             let function = paint.cyan(format!("{}.{}", chunk.state, chunk.fun));
-            let check = if chunk.prereq.check { "  (check for a prereq)" } else { "" };
+            let check = if chunk.prereq.check { "  (prereq check)" } else { "" };
             let _ = writeln!(
                 out,
                 "  {:width$}  {function}{check}{}",

@@ -1,4 +1,4 @@
-//! `zagent show sls NAME…`.
+//! `zagent show sls NAME…`: prints SLS files after template rendering.
 
 use zagent_config::{Map, Value};
 
@@ -6,10 +6,10 @@ use super::ShowStageArgs;
 use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_daemon::error::CliError;
 
-/// An SLS after its template stage
+/// SLS file after template rendering
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowSlsArgs {
-    /// Their names, such as `web.nginx`
+    /// SLS names, such as `web.nginx`
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -21,7 +21,7 @@ pub(super) fn run(args: &ShowSlsArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.stage.tree.job()?;
     let names: Vec<&String> = args.names.iter().chain(&args.stage.tree.sls).collect();
     if names.is_empty() {
-        return Err(CliError::usage_hint("which SLS?", "zagent show sls NAME --states DIR"));
+        return Err(CliError::usage_hint("no SLS name given", "zagent show sls NAME --states DIR"));
     }
     let env = args.stage.tree.saltenv.as_deref().unwrap_or(zagent_compiler::BASE_ENV);
     let mut texts = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn run(args: &ShowSlsArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The text itself; several are told apart by a comment.
+/// The rendered text; several files are separated by a comment.
 fn sls_text(texts: &[(&str, String)]) -> String {
     let mut out = String::new();
     for (name, text) in texts {

@@ -1,4 +1,4 @@
-//! `zagent show top`.
+//! `zagent show top`: prints what the top files select.
 
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ fn top_text(top: &Value, targets: &[TopTarget], paint: Paint) -> String {
         }
     }
     if out.is_empty() {
-        let _ = writeln!(out, "nothing is selected for this node");
+        let _ = writeln!(out, "the top files select nothing for this node");
     }
     if !targets.is_empty() {
         let _ = writeln!(out, "\n{}", paint.bold("targets"));

@@ -1,4 +1,5 @@
-//! A new repository from the first file to the second run; Salt trees and what is told of them; the doctor's exit codes.
+//! A new repository from the first file to the second run; reports about Salt trees; exit codes of the
+//! doctor.
 
 use super::{Said, Tree, zagent};
 use zagent_daemon::error::ExitStatus;
@@ -40,7 +41,11 @@ fn a_new_repository_checks_runs_and_then_has_nothing_to_do() {
     assert_eq!(again.exit, ExitStatus::Usage, "{}", again.all());
     assert!(again.err.contains("is not empty") && again.err.contains("--force"), "{}", again.all());
     let forced = zagent(&["init", &repo, "--force"], tree.dir.path());
-    assert!(forced.exit == ExitStatus::Success && forced.out.contains("(was there)"), "{}", forced.all());
+    assert!(
+        forced.exit == ExitStatus::Success && forced.out.contains("(exists, not changed)"),
+        "{}",
+        forced.all()
+    );
 }
 
 const SALT: &[(&str, &str)] = &[
@@ -66,7 +71,7 @@ const SALT: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_salt_tree_is_judged_and_copied_and_stays_as_it_was() {
+fn a_salt_tree_is_assessed_and_copied_and_stays_unchanged() {
     let tree = Tree::new(SALT);
     let at = |name: &str| tree.dir.path().join(name).display().to_string();
     let (from, to, grains) = (tree.dir.path().display().to_string(), at("new"), at("grains.json"));
@@ -126,14 +131,14 @@ fn a_salt_tree_is_judged_and_copied_and_stays_as_it_was() {
     assert!(!tree.dir.path().join("srv/salt/ci.sh").exists());
     let inside = zagent(&["init", "--from-salt", &from, &at("srv/salt/in")], tree.dir.path());
     assert!(
-        inside.exit == ExitStatus::Usage && inside.err.contains("stands inside the tree"),
+        inside.exit == ExitStatus::Usage && inside.err.contains("is inside the tree"),
         "{}",
         inside.all()
     );
 }
 
 #[test]
-fn the_doctor_tells_what_is_wrong_and_exits_with_one() {
+fn the_doctor_reports_failures_and_exits_with_one() {
     let tree = Tree::new(&[("bad.yaml", "sorce: 1\n")]);
     let config = tree.dir.path().join("none.yaml").display().to_string();
     let fine = zagent(&["doctor", "--offline", "--config", &config, "--out", "json"], tree.dir.path());

@@ -1,10 +1,10 @@
-//! `zagent manifest`, from the first one to a stale signature.
+//! `zagent manifest`, from the first manifest to a stale signature.
 
 use std::path::PathBuf;
 
 use super::{ExitStatus, Said, Tree, zagent};
 
-/// A repository with a state, and a key beside it.
+/// A repository with a state, and a key next to it.
 struct Site {
     tree: Tree,
     keys: tempfile::TempDir,
@@ -64,7 +64,7 @@ fn written_checked_changed_and_written_again() {
     assert_eq!(said.out, "$DIR/repo/manifest.yaml: serial 1, 1 files\n  a new manifest\n", "{}", said.all());
     assert_eq!(site.manifest("check", &[]).exit, ExitStatus::Success);
     let said = site.manifest("write", &[]);
-    assert_eq!(said.out, "$DIR/repo/manifest.yaml: nothing changed, serial 1\n");
+    assert_eq!(said.out, "$DIR/repo/manifest.yaml: unchanged, serial 1\n");
 
     site.tree.write(&[("repo/states/top.sls", "base: {'*': [a]}\n"), ("repo/states/a.sls", "")]);
     let said = site.manifest("check", &["--out", "json"]);
@@ -83,8 +83,8 @@ fn written_checked_changed_and_written_again() {
     for (flags, words) in [
         (["--serial", "1"], "is lower than 2"),
         (["--expires", "2020-01-01"], "is over"),
-        (["--expires", "soon"], "`soon` is no time"),
-        (["--expires", "99999999d"], "is no time"),
+        (["--expires", "soon"], "`soon` is not a valid time"),
+        (["--expires", "99999999d"], "is not a valid time"),
     ] {
         let said = site.manifest("write", &flags);
         assert!(said.exit == ExitStatus::Usage && said.err.contains(words), "{flags:?}: {}", said.all());
@@ -113,7 +113,7 @@ fn signed_checked_and_stale() {
         said.all()
     );
     let said = site.manifest("sign", &["--key", &key, "--as", "alice"]);
-    assert_eq!(said.out, "$DIR/repo/manifest.yaml.sig.alice: signs serial 1\n", "{}", said.all());
+    assert_eq!(said.out, "$DIR/repo/manifest.yaml.sig.alice: signed serial 1\n", "{}", said.all());
     let said = check();
     assert!(
         said.exit == ExitStatus::Success && said.out.contains("signed by alice@example.org (SHA256:"),
@@ -127,7 +127,7 @@ fn signed_checked_and_stale() {
         said.all()
     );
 
-    // What is not listed is not signed for.
+    // Files that are not listed are not covered by the signature.
     site.tree.write(&[("repo/states/a.sls", "")]);
     let said = site.manifest("sign", &["--key", &key]);
     assert!(

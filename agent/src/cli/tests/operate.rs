@@ -1,4 +1,4 @@
-//! Pausing, pinning and letting go, as it is typed.
+//! Pause, pin and quarantine on the command line.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -35,7 +35,7 @@ impl Node {
 }
 
 #[test]
-fn a_pause_is_asked_for_shown_and_ended() {
+fn a_pause_is_set_shown_and_ended() {
     let node = Node::new();
     let said = node.say(&["pause", "--for", "90m", "--reason", "disk\nswap"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
@@ -52,18 +52,18 @@ fn a_pause_is_asked_for_shown_and_ended() {
     assert!(!said.err.contains("paused"), "who only looks disturbs no pause: {}", said.all());
     let said = node.say(&asked);
     assert!(
-        said.err.contains("warning: the agent is paused until ") && said.err.contains("by hand"),
+        said.err.contains("warning: the agent is paused until ") && said.err.contains("started manually"),
         "{}",
         said.all()
     );
     assert!(node.say(&["resume"]).out.starts_with("resumed; it was paused until "));
-    assert_eq!(node.say(&["resume"]).out, "it was not paused\n");
+    assert_eq!(node.say(&["resume"]).out, "not paused\n");
     let data = node.say(&["pause", "--out", "json"]).json();
     assert_eq!((&data["success"], data["pause"]["until"].is_string()), (&true.into(), true), "a pause ends");
     let data = node.say(&["pause", "--forever", "--out", "json"]).json();
     assert!(data["pause"]["until"].is_null());
     std::fs::write(node.paths().pause(), "{").unwrap();
-    assert_eq!(node.say(&["resume"]).out, "resumed; the pause was damaged\n");
+    assert_eq!(node.say(&["resume"]).out, "resumed; the pause file was damaged\n");
     for bad in [
         &["pause", "--for", "soon"][..],
         &["pause", "--for", "0s"],
@@ -77,7 +77,7 @@ fn a_pause_is_asked_for_shown_and_ended() {
 }
 
 #[test]
-fn a_pin_is_asked_for_and_taken_away() {
+fn a_pin_is_set_and_removed() {
     let node = Node::new();
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let said = node.say(&["pin", commit, "--reason", "wait for the fix"]);
@@ -94,15 +94,15 @@ fn a_pin_is_asked_for_and_taken_away() {
     );
     assert_eq!(node.say(&["pin", "--upload-pack=x"]).exit, ExitStatus::Usage);
     assert!(node.say(&["unpin"]).out.starts_with("unpinned; it was pinned to branch fix/disk since "));
-    assert_eq!(node.say(&["unpin"]).out, "it was not pinned\n");
+    assert_eq!(node.say(&["unpin"]).out, "not pinned\n");
     std::fs::write(node.paths().pin(), "{").unwrap();
-    assert_eq!(node.say(&["unpin"]).out, "unpinned; the pin was damaged\n");
+    assert_eq!(node.say(&["unpin"]).out, "unpinned; the pin file was damaged\n");
 }
 
 #[test]
-fn revisions_are_let_go_one_by_one_or_all() {
+fn revisions_are_cleared_one_by_one_or_all() {
     let node = Node::new();
-    assert_eq!(node.say(&["quarantine", "list"]).out, "no revision is in quarantine\n");
+    assert_eq!(node.say(&["quarantine", "list"]).out, "no revision is quarantined\n");
     for digit in ["a", "b", "c"] {
         let one = QuarantinedRevision {
             revision: digit.repeat(40).parse().unwrap(),
@@ -119,7 +119,10 @@ fn revisions_are_let_go_one_by_one_or_all() {
         "{list}"
     );
     assert_eq!(node.say(&["quarantine", "list", "--out", "json"]).json()[2]["run"], "run-a");
-    assert_eq!(node.say(&["quarantine", "clear", "bbbbbbb"]).out, "1 revision may be tried again\n");
+    assert_eq!(
+        node.say(&["quarantine", "clear", "bbbbbbb"]).out,
+        "1 revision cleared: the node can try again\n"
+    );
     for bad in [
         &["quarantine", "clear", "dddd"][..],
         &["quarantine", "clear", "a"],
@@ -129,8 +132,11 @@ fn revisions_are_let_go_one_by_one_or_all() {
         assert_eq!(node.say(bad).exit, ExitStatus::Usage, "{bad:?}");
     }
     assert_eq!(node.say(&["quarantine", "list", "--out", "json"]).json().as_array().unwrap().len(), 2);
-    assert_eq!(node.say(&["quarantine", "clear", "--all"]).out, "2 revisions may be tried again\n");
-    assert_eq!(node.say(&["quarantine", "clear", "--all"]).out, "no revision was in quarantine\n");
+    assert_eq!(
+        node.say(&["quarantine", "clear", "--all"]).out,
+        "2 revisions cleared: the node can try again\n"
+    );
+    assert_eq!(node.say(&["quarantine", "clear", "--all"]).out, "no revision was quarantined\n");
     std::fs::write(node.paths().quarantine(), "[").unwrap();
     let damaged = node.say(&["quarantine", "list"]);
     assert!(damaged.exit == ExitStatus::Failed && damaged.err.contains("is damaged"), "{}", damaged.all());

@@ -33,7 +33,7 @@ fn a_binary_is_published_listed_and_never_replaced() {
     }
     let said = release(&["list", "--out", "json"]);
     assert!(said.out.contains("\"1.2.3\"") && said.out.contains("linux-x86_64"), "{}", said.all());
-    assert!(publish("1.2.3").err.contains("has it already"));
+    assert!(publish("1.2.3").err.contains("already has it"));
     std::fs::write(&file, "#!/bin/sh\nexit\n").unwrap();
     let said = publish("1.2.3");
     assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());

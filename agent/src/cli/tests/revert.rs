@@ -1,4 +1,4 @@
-//! Undoing runs: which run it is about, what cannot be undone, and how to insist.
+//! Reverting runs: which run is reverted, what cannot be reverted, and how to force it.
 
 use super::{Said, Tree, zagent};
 use zagent_daemon::error::ExitStatus;
@@ -25,7 +25,7 @@ impl Site {
         zagent(&[words, &["--config", &config]].concat(), self.tree.dir.path())
     }
 
-    /// A run that changes both files and runs a command; its name.
+    /// A run that changes both files and runs a command; returns its ID.
     fn change(&self) -> String {
         let states = format!(
             "a:\n  file.managed:\n    - name: {}\n    - contents: new\nb:\n  file.managed:\n    - name: {}\n    - contents: new\nc:\n  cmd.run:\n    - name: 'true'\n",
@@ -41,7 +41,7 @@ impl Site {
 }
 
 #[test]
-fn a_revert_names_its_run_and_what_cannot_be_undone() {
+fn a_revert_names_its_run_and_what_cannot_be_reverted() {
     let site = Site::new();
     let run = site.change();
     let look = site.zagent(&["run", "--revert", "--test"]);
@@ -60,7 +60,7 @@ fn a_revert_names_its_run_and_what_cannot_be_undone() {
 }
 
 #[test]
-fn to_force_a_revert_is_not_to_undo_it() {
+fn forcing_a_revert_does_not_revert_it() {
     let site = Site::new();
     let run = site.change();
     std::fs::write(site.path("two"), "by hand\n").unwrap();
@@ -74,7 +74,7 @@ fn to_force_a_revert_is_not_to_undo_it() {
 }
 
 #[test]
-fn only_states_of_the_run_can_be_named() {
+fn only_states_of_the_run_can_be_selected() {
     let site = Site::new();
     site.change();
     let before = site.zagent(&["history", "--out", "json"]).json();

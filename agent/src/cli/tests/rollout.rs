@@ -1,4 +1,4 @@
-//! Rollouts as they are typed, against a real Git server, with nodes that do what records ask of them.
+//! Rollout commands against a real Git server, with nodes that follow the records.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const OLD: &str = "1111111111111111111111111111111111111111";
 struct Fleet {
     dir: tempfile::TempDir,
     server: GitHttpServer,
-    /// The commit that is rolled out.
+    /// Commit to roll out.
     to: String,
 }
 
@@ -100,7 +100,7 @@ fn git(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }
 
-/// A node whose every act works at once, or whose new states are never ready.
+/// A node where every action succeeds at once, or where new states never become ready.
 struct Host {
     report: NodeReport,
     node: NodeState,
@@ -156,7 +156,7 @@ impl Host {
         }
     }
 
-    /// Looks once, does what is asked, and reports; true when all rollouts are over.
+    /// Polls once, acts and reports; true when all rollouts are over.
     fn look(&mut self) -> bool {
         let all = self.records.list().unwrap();
         for held in &all {
@@ -185,17 +185,15 @@ fn meanwhile(mut nodes: Vec<Host>, act: impl FnOnce() -> Said) -> (Said, Vec<Hos
 }
 
 #[test]
-fn a_plan_is_shown_under_the_name_that_is_written() {
+fn a_plan_is_shown_under_the_id_that_is_written() {
     needs!("git");
     let fleet = Fleet::new();
     let _nodes = fleet.nodes(&["web-01", "web-02"]);
     let mut names = Vec::new();
     for _ in 0..2 {
         let said = fleet.start(&["--dry-run"]);
-        let written = said
-            .out
-            .lines()
-            .find_map(|line| line.strip_suffix(" is written as a dry run: nothing will be done"));
+        let written =
+            said.out.lines().find_map(|line| line.strip_suffix(" is written as a dry run: nodes do nothing"));
         let written = written.unwrap_or_else(|| panic!("{}", said.all())).to_owned();
         assert!(said.out.lines().next().is_some_and(|head| head.contains(&written)), "{}", said.all());
         names.push(written);
@@ -204,7 +202,7 @@ fn a_plan_is_shown_under_the_name_that_is_written() {
 }
 
 #[test]
-fn a_rollout_from_the_plan_to_the_end() {
+fn a_rollout_from_plan_to_completion() {
     needs!("git");
     let fleet = Fleet::new();
     let plan = ["rollout", "plan", "--component", "states", "--to", "main", "--id", "r1"];
@@ -224,28 +222,24 @@ fn a_rollout_from_the_plan_to_the_end() {
     assert!(said.out.contains("1 canary  at once"), "{}", said.all());
     let data = fleet.say(&[&plan[..], &["--out", "json"]].concat()).json();
     assert_eq!(data["record"]["to"], fleet.to, "a branch is looked up");
-    assert_eq!(
-        fleet.say(&["rollout", "list", "--all"]).out,
-        "no rollout is under way\n",
-        "a plan writes nothing"
-    );
+    assert_eq!(fleet.say(&["rollout", "list", "--all"]).out, "no active rollout\n", "a plan writes nothing");
 
     let said = fleet.start(&["--id", "r1", "--detach"]);
     assert!(
-        said.exit == ExitStatus::Success && said.out.contains("drive it: zagent rollout drive r1"),
+        said.exit == ExitStatus::Success && said.out.contains("to drive it here: zagent rollout drive r1"),
         "{}",
         said.all()
     );
     let twice = fleet.start(&["--id", "r1", "--anyway"]);
     assert!(
-        twice.exit == ExitStatus::Failed && twice.err.contains("there is a rollout `r1` already"),
+        twice.exit == ExitStatus::Failed && twice.err.contains("rollout `r1` already exists"),
         "{}",
         twice.all()
     );
     let second = fleet.start(&["--id", "r2"]);
     assert!(second.exit == ExitStatus::Failed && second.err.contains("`r1` (states to "), "{}", second.all());
     let status = fleet.say(&["rollout", "status"]);
-    assert!(status.out.contains("nobody drives it: zagent rollout drive r1"), "{}", status.all());
+    assert!(status.out.contains("no active driver: zagent rollout drive r1"), "{}", status.all());
 
     let step = fleet.say(&["rollout", "step", "r1", "--out", "json"]);
     assert_eq!((step.exit, &step.json()["over"]), (ExitStatus::Locked, &false.into()), "{}", step.all());
@@ -259,7 +253,7 @@ fn a_rollout_from_the_plan_to_the_end() {
     assert_eq!(step.exit, ExitStatus::Success, "{}", step.all());
     assert_eq!(fleet.say(&["rollout", "watch"]).exit, ExitStatus::Success);
     let late = fleet.say(&["rollout", "abort", "r1"]);
-    assert!(late.exit == ExitStatus::Success && late.out.contains("completed before"), "{}", late.all());
+    assert!(late.exit == ExitStatus::Success && late.out.contains("already completed"), "{}", late.all());
     let log = fleet.log("r1");
     assert!(
         log[0].starts_with("created by ") && log.iter().any(|line| line.contains("takes over")),
@@ -268,7 +262,7 @@ fn a_rollout_from_the_plan_to_the_end() {
 }
 
 #[test]
-fn a_bad_one_ends_it_and_an_abort_is_as_good_twice() {
+fn a_failed_node_aborts_the_rollout_and_abort_is_safe_to_repeat() {
     needs!("git");
     let fleet = Fleet::new();
     let mut nodes = fleet.nodes(&["web-01", "web-02"]);
@@ -299,7 +293,7 @@ fn a_bad_one_ends_it_and_an_abort_is_as_good_twice() {
     assert!(gone.exit == ExitStatus::Usage && gone.err.contains("did you mean `web-01`"), "{}", gone.all());
 }
 
-/// `start` in the foreground: nodes begin to look once there is a rollout.
+/// `start` in the foreground: nodes start to poll once there is a rollout.
 fn meanwhile_started(fleet: &Fleet, mut nodes: Vec<Host>) -> (Said, Vec<Host>) {
     std::thread::scope(|scope| {
         let working = scope.spawn(move || {
@@ -312,7 +306,7 @@ fn meanwhile_started(fleet: &Fleet, mut nodes: Vec<Host>) -> (Said, Vec<Host>) {
 }
 
 #[test]
-fn a_node_that_was_set_up_anew_can_be_forgotten() {
+fn a_reinstalled_node_can_be_forgotten() {
     needs!("git");
     let fleet = Fleet::new();
     let host = fleet.nodes(&["web-01"]).remove(0);
@@ -337,7 +331,7 @@ fn a_node_that_was_set_up_anew_can_be_forgotten() {
 }
 
 #[test]
-fn a_plan_warns_of_what_undoes_it_and_of_nodes_that_are_held() {
+fn a_plan_warns_about_the_branch_head_and_held_nodes() {
     needs!("git");
     let fleet = Fleet::new();
     let mut hosts = fleet.nodes(&["web-01", "web-02"]);
@@ -346,7 +340,7 @@ fn a_plan_warns_of_what_undoes_it_and_of_nodes_that_are_held() {
     let plan = |to: &str| fleet.say(&["rollout", "plan", "--component", "states", "--to", to]);
     let head = plan("main");
     assert!(head.exit == ExitStatus::Success && !head.err.contains("is not the head"), "{}", head.all());
-    assert!(head.out.contains("HELD NOW") && head.out.contains("until 22:00"), "{}", head.all());
+    assert!(head.out.contains("HELD") && head.out.contains("until 22:00"), "{}", head.all());
     let back = plan("2222222222222222222222222222222222222222");
     assert!(
         back.exit == ExitStatus::Success && back.err.contains("222222222222 is not the head of `main`"),
@@ -357,7 +351,7 @@ fn a_plan_warns_of_what_undoes_it_and_of_nodes_that_are_held() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_settings_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let (bare, root) = (dir.path().join("bare.yaml"), dir.path().join("root"));
     std::fs::write(&bare, format!("root: {}\n", root.display())).unwrap();

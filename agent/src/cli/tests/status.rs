@@ -1,4 +1,4 @@
-//! Asking the daemon and doing without it.
+//! Commands with and without a daemon.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Site {
 }
 
 #[test]
-fn without_a_daemon_the_files_are_asked() {
+fn without_a_daemon_status_reads_the_files() {
     let site = Site::new();
     let said = site.zagent(&["status", "--check"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
@@ -65,7 +65,7 @@ fn without_a_daemon_the_files_are_asked() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_counts() {
+fn unreadable_files_are_reported_and_count() {
     let site = Site::new();
     json_file::write(&site.paths().pause(), &"no pause").unwrap();
     let said = site.zagent(&["status"]);
@@ -89,11 +89,11 @@ fn the_daemon_answers_as_text_and_as_data() {
 }
 
 #[test]
-fn a_run_is_asked_for() {
+fn a_run_is_triggered() {
     let site = Site::with(FakeBackend::default());
     let said = site.zagent(&["trigger", "--test", "--sls", "web,db", "--no-fetch"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
-    assert!(said.out.starts_with("asked for a run"), "{}", said.all());
+    assert!(said.out.starts_with("run requested"), "{}", said.all());
     let wish = RunRequest { test: true, sls: vec!["web".into(), "db".into()], fetch: false, wait: false };
     assert_eq!(*site.fake.requests.lock().unwrap(), [wish]);
     assert_eq!(site.zagent(&["trigger", "--out", "json"]).json()["ticket"], 7);
@@ -101,12 +101,12 @@ fn a_run_is_asked_for() {
 }
 
 #[test]
-fn who_waits_gets_the_result_and_its_code() {
+fn waiting_returns_the_result_and_its_exit_code() {
     let site = Site::with(FakeBackend { waits: 3, exit: 65, ..FakeBackend::default() });
     let said = site.zagent(&["trigger", "--wait"]);
     assert_eq!(said.exit, ExitStatus::NotCompiled, "{}", said.all());
     let expected = "OK  run 20261116T115600-3f9a7 took 12.3 s: 2 changed, 40 unchanged\n\
-                    all of it: zagent history 20261116T115600-3f9a7\n";
+                    full report: zagent history 20261116T115600-3f9a7\n";
     assert_eq!(said.out, expected);
     let said = site.zagent(&["trigger", "--wait", "--test", "--out", "json"]);
     assert_eq!(
@@ -116,10 +116,10 @@ fn who_waits_gets_the_result_and_its_code() {
 }
 
 #[test]
-fn no_daemon_and_a_refusal_have_codes_and_ways_out() {
+fn no_daemon_and_a_refusal_have_exit_codes_and_hints() {
     let said = Site::new().zagent(&["trigger"]);
     assert_eq!(said.exit, ExitStatus::Unreachable);
-    assert!(said.err.contains("no daemon answers on `$DIR/root/run/agent.sock`"), "{}", said.all());
+    assert!(said.err.contains("no daemon is listening on `$DIR/root/run/agent.sock`"), "{}", said.all());
     assert!(said.err.contains("zagent run --once"), "{}", said.all());
     let said =
         Site::with(FakeBackend { paused: true, ..FakeBackend::default() }).zagent(&["trigger", "--wait"]);
@@ -128,7 +128,7 @@ fn no_daemon_and_a_refusal_have_codes_and_ways_out() {
 }
 
 #[test]
-fn pause_pin_and_quarantine_tell_the_daemon() {
+fn pause_pin_and_quarantine_notify_the_daemon() {
     use std::sync::atomic::Ordering;
     let site = Site::with(FakeBackend::default());
     let all: [&[&str]; 5] = [
@@ -146,7 +146,7 @@ fn pause_pin_and_quarantine_tell_the_daemon() {
 }
 
 #[test]
-fn without_a_watchdog_its_files_are_asked_and_nothing_goes_back() {
+fn without_a_watchdog_its_files_are_read_and_nothing_rolls_back() {
     let site = Site::new();
     let said = site.zagent(&["watchdog", "status"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
@@ -161,14 +161,18 @@ fn without_a_watchdog_its_files_are_asked_and_nothing_goes_back() {
     node.rejected.insert("0.3.0".into(), "it does not stay up".into());
     json_file::write(&site.paths().phase(), &node).unwrap();
     let said = site.zagent(&["self", "status"]);
-    assert!(said.out.contains("before    0.1.0; `zagent self rollback` goes back to it"), "{}", said.all());
+    assert!(
+        said.out.contains("before    0.1.0; roll back to it with `zagent self rollback`"),
+        "{}",
+        said.all()
+    );
     assert!(said.out.contains("rejected  0.3.0: it does not stay up"), "{}", said.all());
     let json = site.zagent(&["watchdog", "status", "--out", "json"]).json();
     assert_eq!((&json["version"], &json["watchdog"]), (&"0.2.0".into(), &serde_json::Value::Null));
     assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, ExitStatus::Success);
     let said = site.zagent(&["self", "rollback"]);
     assert_eq!(said.exit, ExitStatus::Unreachable);
-    assert!(said.err.contains("no watchdog answers on `$DIR/root/run/watchdog.sock`"), "{}", said.all());
+    assert!(said.err.contains("no watchdog is listening on `$DIR/root/run/watchdog.sock`"), "{}", said.all());
     assert!(said.err.contains("systemctl start zagent-watchdog"), "{}", said.all());
     std::fs::write(site.paths().phase(), "{").unwrap();
     assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, ExitStatus::Failed);

@@ -1,4 +1,4 @@
-//! Salt's verbs, functions by name, and the history.
+//! Salt's commands, functions by name, and the history.
 
 use zagent_compiler::schema;
 
@@ -18,7 +18,7 @@ const TREE: &[(&str, &str)] = &[
     ("pillar/top.sls", "base: {}\n"),
 ];
 
-/// The tags of a report.
+/// Tags of a report.
 fn tags(said: &Said) -> Vec<String> {
     let data = said.json();
     assert_eq!(data["test"], true, "{}", said.all());
@@ -75,7 +75,7 @@ fn one_state_needs_no_tree() {
 }
 
 #[test]
-fn states_keep_facts_and_schedules_where_the_configuration_says() {
+fn states_write_facts_and_schedules_to_the_configured_directories() {
     let tree = Tree::new(&[]);
     let dir = tree.dir.path();
     let config = dir.join("zagent.yaml");
@@ -117,7 +117,7 @@ fn every_format_of_a_run() {
 }
 
 #[test]
-fn states_that_do_not_compile_are_told_in_every_format() {
+fn compile_errors_are_reported_in_every_format() {
     let tree = Tree::new(TREE);
     tree.write(&[("states/a.sls", "x:\n  file.manged: []\n")]);
     for (out, words) in [
@@ -144,16 +144,16 @@ fn functions_are_called_by_name() {
     assert_eq!(failed.exit, ExitStatus::Failed, "{}", failed.all());
     let refused = call(&["grains.get", "os", "--test"]);
     assert!(
-        refused.exit == ExitStatus::Usage && refused.err.contains("is no state function"),
+        refused.exit == ExitStatus::Usage && refused.err.contains("is not a state function"),
         "{}",
         refused.all()
     );
     let refused = call(&["grains.get", "os", "--out", "ndjson"]);
-    assert!(refused.exit == ExitStatus::Usage && refused.out.contains("printed as text, json or yaml"));
+    assert!(refused.exit == ExitStatus::Usage && refused.out.contains("use `--out text`, `json` or `yaml`"));
 }
 
 #[test]
-fn what_only_asks_in_salt_changes_nothing_here() {
+fn read_only_functions_change_nothing() {
     let both = |module: &schema::StateModule| {
         let names = module.functions().map(|f| format!("{}.{}", module.name, f.name));
         names.filter(|name| zagent_states::functions::is_read_only(name)).collect::<Vec<_>>()
@@ -163,7 +163,7 @@ fn what_only_asks_in_salt_changes_nothing_here() {
 
     let tree = Tree::new(SAMPLE);
     for name in &asked {
-        // Where there is no service manager the question fails; it never becomes a state.
+        // Without a service manager the call fails; it never becomes a state.
         let said = tree.on_web(&[name, "no-such-service", "--out", "json"]);
         assert!(
             !said.out.contains("\"states\"") && !said.err.contains("\"states\""),
@@ -184,7 +184,7 @@ fn what_only_asks_in_salt_changes_nothing_here() {
 }
 
 #[test]
-fn a_shell_reads_the_commands_that_a_person_calls() {
+fn commands_called_by_name_go_through_a_shell() {
     let tree = Tree::new(TREE);
     let said = tree.on_web(&["cmd.run_all", "echo a; exit 3", "--out", "json"]);
     let data = said.json();
@@ -194,30 +194,30 @@ fn a_shell_reads_the_commands_that_a_person_calls() {
 }
 
 #[test]
-fn mistakes_of_verbs_are_told_with_a_way_out() {
+fn usage_errors_of_state_commands_have_hints() {
     let tree = Tree::new(TREE);
     for (words, says) in [
         (vec!["file.manged", "/x"], "did you mean `file.managed`?"),
         (vec!["grians.get", "os"], "did you mean `grains.get`?"),
         (vec!["no.such"], "there is no function `no.such`"),
-        (vec!["file.managed"], "`file.managed` of what?"),
-        (vec!["status.loadavg"], "this agent does not carry it out"),
+        (vec!["file.managed"], "`file.managed` needs a name"),
+        (vec!["status.loadavg"], "zagent does not implement Salt's state"),
         (vec!["state.show_lowstate"], "`zagent show lowstate`"),
         (vec!["file.managed", "/x", "/y"], "`/y` has no key"),
-        (vec!["state.sls"], "which SLS?"),
-        (vec!["state.sls_id", "first"], "which SLS?"),
+        (vec!["state.sls"], "no SLS name given"),
+        (vec!["state.sls_id", "first"], "no SLS name given"),
         (vec!["state.sls_id", "frst", "a"], "did you mean `first`?"),
         (vec!["state.highstate", "a"], "`state.highstate` takes no SLS"),
         (vec!["state.apply", "tets=True"], "did you mean `test=`?"),
-        (vec!["state.apply", "pillar=1"], "a mapping is wanted"),
-        (vec!["state.single"], "which function?"),
+        (vec!["state.apply", "pillar=1"], "expected a mapping"),
+        (vec!["state.single"], "no function given"),
         (vec!["state.single", "vim"], "MODULE.FUNCTION"),
-        (vec!["state.low", "[1]"], "a mapping is wanted"),
-        (vec!["state.low", "{a"], "no JSON and no YAML"),
+        (vec!["state.low", "[1]"], "expected a mapping"),
+        (vec!["state.low", "{a"], "neither JSON nor YAML"),
         (vec!["state.low", r#"{"state": "pkg"}"#], "`fun` is missing"),
-        (vec!["run", "--once", "web"], "`web` is too much"),
+        (vec!["run", "--once", "web"], "unexpected argument `web`"),
         (vec!["run", "--once", "--force"], "--revert"),
-        (vec!["run", "--once", "--timeout", "soon"], "write a time such as"),
+        (vec!["run", "--once", "--timeout", "soon"], "use a duration such as"),
         (vec!["run", "--once", "--jobs", "0"], "--jobs"),
     ] {
         let said = tree.on_web(&words);
@@ -227,7 +227,7 @@ fn mistakes_of_verbs_are_told_with_a_way_out() {
 }
 
 #[test]
-fn slips_do_not_run() {
+fn mistyped_arguments_do_not_run() {
     let tree = Tree::new(TREE);
     let file = tree.dir.path().join("made").display().to_string();
     let touch = format!("touch {file}");
@@ -238,7 +238,7 @@ fn slips_do_not_run() {
         (vec!["cmd.run", &touch, "tset=True"], "did you mean `test`?"),
         (vec!["cmd.run", &touch, "salttenv=dev"], "did you mean `saltenv`?"),
         (vec!["file.touch", &file, "requires=1"], "did you mean `require`?"),
-        (vec!["file.touch", &file, "colour=red"], "it takes: "),
+        (vec!["file.touch", &file, "colour=red"], "parameters: "),
         (vec!["grains.get", "os", "tset=True"], "did you mean `test`?"),
         (vec!["state.aply", "a"], "did you mean `state.apply`?"),
         (vec!["apply"], "'state.apply'"),
@@ -258,7 +258,7 @@ fn slips_do_not_run() {
 }
 
 #[test]
-fn nothing_to_run_is_told() {
+fn an_empty_plan_is_explained() {
     let tree = Tree::new(TREE);
     tree.write(&[("states/top.sls", "base:\n  'db*':\n    - a\n  'mail*':\n    - b\n")]);
     for words in [vec!["run", "--once"], vec!["state.apply"], vec!["state.highstate", "--test"]] {
@@ -272,7 +272,7 @@ fn nothing_to_run_is_told() {
     }
     tree.write(&[("states/top.sls", "base:\n  '*':\n    - b\n"), ("states/b.sls", "")]);
     let empty = tree.on_web(&["run", "--once"]);
-    assert!(empty.err.contains("selects for `web-01` hold no states"), "{}", empty.all());
+    assert!(empty.err.contains("selected for `web-01` contain no states"), "{}", empty.all());
     std::fs::remove_file(tree.dir.path().join("states/top.sls")).unwrap();
     let none = tree.on_web(&["run", "--once"]);
     assert_eq!(none.exit, ExitStatus::Usage, "{}", none.all());
@@ -284,7 +284,7 @@ fn nothing_to_run_is_told() {
     assert_eq!(tree.on_web(&["state.apply", "a", "--test"]).exit, ExitStatus::Success);
 }
 
-/// A stream that takes nothing.
+/// A stream that accepts nothing.
 struct Full(std::io::ErrorKind);
 
 impl std::io::Write for Full {
@@ -298,7 +298,7 @@ impl std::io::Write for Full {
 }
 
 #[test]
-fn output_that_is_lost_is_a_failure_unless_nobody_reads_it() {
+fn lost_output_is_a_failure_unless_the_reader_closed_the_pipe() {
     for out in ["text", "json", "ndjson"] {
         for (kind, want) in [
             (std::io::ErrorKind::StorageFull, ExitStatus::Failed),
@@ -323,7 +323,7 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     let config = tree.dir.path().join("none.yaml").display().to_string();
     let history =
         |words: &[&str]| zagent(&[&["history", "--config", &config], words].concat(), tree.dir.path());
-    assert_eq!(history(&[]).out, "no runs yet: `zagent run --once` makes the first\n");
+    assert_eq!(history(&[]).out, "no runs yet: start one with `zagent run --once`\n");
     assert!(history(&["last"]).err.contains("the history is empty"));
     let paths = zagent_config::paths::Paths::new(tree.dir.path().join("root"));
     History::new(&paths, 50).record(&samples::failed(), &SecretMask::default()).unwrap();

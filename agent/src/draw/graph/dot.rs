@@ -1,4 +1,4 @@
-//! A plan in, Graphviz text out.
+//! Plan in, Graphviz text out.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
-//! Levels and edges in, places of boxes and lines out: a layered drawing from left to right.
+//! Levels and edges in, positions of boxes and lines out: a layered drawing from left to right.
 //!
-//! States that have no edge at all stand apart in a grid below, so that they do not push the others around. An edge
-//! over several levels runs through empty slots of the levels between, so that no line crosses a box.
+//! States without edges are placed in a grid below, so that they do not displace the others. An edge over
+//! several levels runs through empty slots of the levels between, so that no line crosses a box.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const GAP_X: f64 = 90.0;
 const GAP_Y: f64 = 16.0;
 /// Height of the slot that a passing line needs.
 const LANE_H: f64 = 14.0;
-/// Sweeps of the ordering; more change little.
+/// Iterations of the ordering; more change little.
 const SWEEPS: usize = 12;
 
 /// A point.
@@ -29,7 +29,7 @@ pub(super) struct EdgeLine {
     pub points: Vec<LayoutPoint>,
 }
 
-/// Where everything stands.
+/// All positions.
 pub(super) struct GraphLayout {
     /// Upper left corner of each chunk's box.
     pub boxes: Vec<LayoutPoint>,
@@ -39,13 +39,13 @@ pub(super) struct GraphLayout {
     pub columns: Vec<(usize, f64)>,
     /// Top of the grid of unconnected chunks.
     pub loose_top: Option<f64>,
-    /// Width of it all.
+    /// Total width.
     pub width: f64,
-    /// Height of it all.
+    /// Total height.
     pub height: f64,
 }
 
-/// What stands in a column: a box, or a line that passes.
+/// An entry of a column: a box, or a line that passes through.
 struct LayoutSlot {
     chunk: Option<usize>,
     before: Vec<usize>,
@@ -62,7 +62,7 @@ impl LayoutSlot {
 struct LayoutColumns {
     slots: Vec<LayoutSlot>,
     columns: Vec<Vec<usize>>,
-    /// For each edge the slots it runs through, ends included; empty when it does not go forward.
+    /// For each edge, the slots it runs through, ends included; empty when it does not go forward.
     paths: Vec<Vec<usize>>,
     of_chunk: Vec<Option<usize>>,
 }
@@ -169,7 +169,8 @@ impl LayoutColumns {
         path
     }
 
-    /// Orders each column by the mean place of its neighbours, forth and back, so that few lines cross.
+    /// Orders each column by the mean position of its neighbours, in both directions, so that few lines
+    /// cross.
     fn reduce_crossings(&mut self) {
         let mut rank = vec![0.0; self.slots.len()];
         self.rank(&mut rank);
@@ -200,7 +201,7 @@ impl LayoutColumns {
         }
     }
 
-    /// Ranks run from 0 to 1 in every column, so that columns of unlike length compare.
+    /// Ranks run from 0 to 1 in every column, so that columns of different length are comparable.
     fn rank_column(&self, c: usize, rank: &mut [f64]) {
         let n = self.columns[c].len().max(1) as f64;
         for (i, s) in self.columns[c].iter().enumerate() {
@@ -251,7 +252,7 @@ impl LayoutColumns {
                 mean(near.map(|n| self.centre(*n))).map_or(slot.y, |m| m - self.drawn(s) / 2.0)
             })
             .collect();
-        // Two passes: nobody above the one before, then nobody past the one after; the mean keeps both.
+        // Two passes: none above its predecessor, then none past its successor; the mean satisfies both.
         let mut down = vec![0.0; column.len()];
         let mut floor = 0.0_f64;
         for (i, s) in column.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A plan in, a Mermaid flowchart out.
+//! Plan in, Mermaid flowchart out.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub fn render_mermaid(plan: &Plan) -> String {
     out
 }
 
-/// Text inside a quoted Mermaid label: what has a meaning there becomes an entity.
+/// Text inside a quoted Mermaid label: special characters become entities.
 fn quote(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,6 +1,7 @@
-//! A plan in, a picture of its graph out: dot, mermaid, svg.
+//! Plan in, drawing of its graph out: dot, mermaid, svg.
 //!
-//! Law: an arrow points from what comes first to what waits for it; no installed program is needed.
+//! Law: an arrow points from the state that runs first to the state that waits for it; no installed program
+//! is needed.
 
 mod dot;
 mod layout;
@@ -18,11 +19,11 @@ use zagent_compiler::{Chunk, Requisite};
 struct EdgeStroke {
     /// Its colour.
     colour: &'static str,
-    /// The dashes of its line, empty for a solid one.
+    /// Dash pattern of the line, empty for a solid one.
     dash: &'static str,
 }
 
-/// One colour a family; solid must succeed, dashed depends on what happened, `_any` is finer.
+/// One colour per family; solid lines must succeed, dashed ones depend on the outcome, `_any` is finer.
 const fn edge_stroke(kind: Requisite) -> EdgeStroke {
     let (colour, dash) = match kind {
         Requisite::Require => ("#475569", ""),

@@ -1,6 +1,6 @@
-//! A plan in, an SVG picture out.
+//! Plan in, SVG image out.
 //!
-//! Law: well-formed XML whatever the ids hold; everything cut short is whole in a tooltip.
+//! Law: well-formed XML for any ID; every shortened text is complete in a tooltip.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::{edge_stroke, function_name, truncate};
 
 const MARGIN: f64 = 28.0;
 const HEADER_HEIGHT: f64 = 84.0;
-/// Characters that fit into a box.
+/// Maximum number of characters in a box.
 const MAX_LABEL_CHARS: usize = 28;
 
 /// Draws the graph.
@@ -114,7 +114,7 @@ fn draw_line(out: &mut String, line: &EdgeLine, plan: &Plan) {
             let mid = f64::midpoint(x1, x2);
             let _ = write!(path, " C{mid:.1} {y1:.1} {mid:.1} {y2:.1} {x2:.1} {y2:.1}");
         } else {
-            // Backwards: a loop around the ends, so that it is seen as such.
+            // Backwards: a loop around the ends, so that it is visible.
             let _ = write!(path, " C{:.1} {y1:.1} {:.1} {y2:.1} {x2:.1} {y2:.1}", x1 + 80.0, x2 - 80.0);
         }
     }
@@ -140,7 +140,7 @@ fn draw_box(out: &mut String, chunk: &Chunk, x: f64, y: f64) {
     );
 }
 
-/// Text as XML has it; what XML 1.0 cannot hold becomes the replacement character.
+/// Escapes text for XML; what XML 1.0 cannot hold becomes the replacement character.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The pictures of small plans, and the laws of the layout on random ones.
+//! Drawings of small plans, and invariants of the layout on random plans.
 
 use zagent_compiler::{Plan, RequisiteEdge, RequisiteGraph};
 use zagent_config::Map;
@@ -82,6 +82,6 @@ fn no_box_covers_another_and_lines_end_at_boxes() {
 }
 
 #[test]
-fn an_empty_plan_is_a_picture_too() {
+fn an_empty_plan_can_be_drawn() {
     assert!(render_svg(&Plan::default(), "nothing").ends_with("</svg>\n"));
 }

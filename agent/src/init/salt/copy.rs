@@ -1,6 +1,8 @@
-//! A Salt tree in, a states repository of its files out: `states/`, `pillar/`, and `environments/NAME/` for the others.
+//! Salt tree in, states repository with its files out: `states/`, `pillar/`, and `environments/NAME/` for
+//! other environments.
 //!
-//! Law: the tree is only read; links are copied as links when they stay inside, and left out with a word when not.
+//! Law: the tree is only read; links are copied as links when they stay inside the tree, otherwise skipped
+//! and reported.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,28 +12,28 @@ use super::SaltTree;
 use crate::init::{GitSetup, InitError, InitResult, git, require_empty, starter_files, write_starter};
 use zagent_compiler::BASE_ENV;
 
-/// Repositories' own data, which is no part of a tree.
+/// Version control directories, which are not part of a tree.
 const VCS_DIRS: [&str; 3] = [".git", ".svn", ".hg"];
-/// Nested directories before a copy gives up.
+/// Maximum directory depth of a copy.
 const MAX_DEPTH: usize = 64;
 
-/// What a copy did.
+/// Result of a copy.
 #[derive(Debug)]
 pub struct CopySummary {
-    /// How many files it wrote.
+    /// Number of files written.
     pub files: usize,
-    /// What it left out, and why.
+    /// What was skipped, and why.
     pub skipped: Vec<String>,
-    /// Environments beside `base`, for `environments:` in zagent.yaml.
+    /// Environments other than `base`, for `environments:` in zagent.yaml.
     pub environments: Vec<String>,
-    /// What became of Git.
+    /// Result of the Git setup.
     pub git: GitSetup,
 }
 
 /// Writes a states repository from a tree.
 ///
 /// # Errors
-/// Fails when the target holds something or stands inside the tree, and when a file cannot be copied.
+/// Fails when the target is not empty or is inside the tree, and when a file cannot be copied.
 pub fn copy_tree(tree: &SaltTree, target: &Path) -> Result<CopySummary, InitError> {
     require_empty(target, false)?;
     require_separate(tree, target)?;
@@ -57,7 +59,7 @@ pub fn copy_tree(tree: &SaltTree, target: &Path) -> Result<CopySummary, InitErro
     Ok(CopySummary { files: work.files, skipped: work.skipped, environments, git })
 }
 
-/// A copy into the tree itself would change it, and never end.
+/// A copy into the tree itself would change it and never end.
 fn require_separate(tree: &SaltTree, target: &Path) -> Result<(), InitError> {
     let whole = std::path::absolute(target).map_err(InitError::io("find", target))?;
     let nearest = whole.ancestors().find(|p| p.exists()).unwrap_or(&whole);
@@ -94,10 +96,10 @@ impl TreeCopy {
         depth: usize,
     ) -> Result<(), InitError> {
         if depth > MAX_DEPTH {
-            self.skipped.push(format!("{}: too deep", from.display()));
+            self.skipped.push(format!("{}: nested too deeply", from.display()));
             return Ok(());
         }
-        fs::create_dir_all(into).map_err(InitError::io("make the directory", into))?;
+        fs::create_dir_all(into).map_err(InitError::io("create the directory", into))?;
         let mut entries = Vec::new();
         for entry in fs::read_dir(from).map_err(InitError::io("read", from))? {
             entries.push(entry.map_err(InitError::io("read", from))?);
@@ -124,7 +126,7 @@ impl TreeCopy {
 
     fn copy_file(&mut self, from: &Path, to: &Path) -> Result<(), InitError> {
         if to.symlink_metadata().is_ok() {
-            self.skipped.push(format!("{}: an earlier root has it", from.display()));
+            self.skipped.push(format!("{}: an earlier root has the same file", from.display()));
             return Ok(());
         }
         fs::copy(from, to).map_err(InitError::io("copy", from))?;
@@ -141,8 +143,7 @@ impl TreeCopy {
             && from.canonicalize().is_ok_and(|real| real.starts_with(root))
             && aim.components().all(|c| !matches!(c, Component::Prefix(_) | Component::RootDir));
         if !stays || to.symlink_metadata().is_ok() {
-            self.skipped
-                .push(format!("{}: a link that leaves its tree, or is there already", from.display()));
+            self.skipped.push(format!("{}: a link that leaves its tree, or already exists", from.display()));
             return Ok(());
         }
         symlink(&aim, to).map_err(InitError::io("write", to))?;
@@ -157,7 +158,7 @@ struct CopyWalk<'w> {
 }
 
 impl CopyWalk<'_> {
-    /// A root inside another is copied as what it is, not twice.
+    /// A root inside another root is copied once.
     fn is_other_root(&self, dir: &Path) -> bool {
         self.others.iter().any(|other| other == dir && other != self.root)
     }

@@ -1,4 +1,4 @@
-//! A Salt tree and a host in, the report out: every SLS is compiled by itself, strictly and as Salt would.
+//! Salt tree and host in, report out: every SLS is compiled by itself, strictly and in Salt mode.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::report::{FunctionUse, SaltReport, SaltSpot, SlsOutcome, SlsReport, Su
 use super::union_files::UnionFiles;
 use super::{SaltTree, features, is_ignored, scan};
 
-/// Renderers that are here.
+/// Supported renderers.
 const RENDERERS: [&str; 8] = ["jinja", "yaml", "json", "text", "gpg", "age", "yaml_jinja", "json_jinja"];
-/// Files larger than this hold data, not templates.
+/// Larger files are data, not templates.
 const MAX_TEMPLATE_BYTES: usize = 1 << 20;
 
-/// Looks at a tree for one host.
+/// Examines a tree for one host.
 #[must_use]
 pub fn examine_tree(tree: &SaltTree, host: &Arc<dyn TemplateHost>, options: &CompileOptions) -> SaltReport {
     let files = |roots| -> Arc<dyn FileTree> { Arc::new(UnionFiles::new(roots)) };
@@ -46,7 +46,7 @@ pub fn examine_tree(tree: &SaltTree, host: &Arc<dyn TemplateHost>, options: &Com
     report
 }
 
-/// Pillar trees that stand inside a tree of states, as prefixes of paths: what is in them is no SLS of states.
+/// Pillar trees inside a states tree, as path prefixes: their files are not states SLS files.
 fn nested_pillars(tree: &SaltTree) -> Vec<String> {
     let dirs = |roots: &super::SaltRoots| roots.iter().flat_map(|(_, dirs)| dirs.clone()).collect::<Vec<_>>();
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ fn nested_pillars(tree: &SaltTree) -> Vec<String> {
     found
 }
 
-/// What is known while the files are gone through.
+/// State of the examination.
 struct TreeExam {
     states: Arc<dyn FileTree>,
     strict: Compiler,
@@ -87,7 +87,8 @@ impl TreeExam {
         };
         let mut report = SaltReport { node: options.id.clone(), ..SaltReport::default() };
         let mut pillar = Arc::clone(pillar);
-        // A pillar that does not compile would hide everything else: it is told, and the states see none.
+        // A pillar that does not compile would hide everything else: it is reported, and the states see an
+        // empty pillar.
         if let Err(faults) = Compiler::new(inputs(Compat::Strict, &pillar)).pillar() {
             report.pillar = faults.0.iter().map(ToString::to_string).collect();
             if Compiler::new(inputs(Compat::Salt, &pillar)).pillar().is_err() {
@@ -167,7 +168,7 @@ impl TreeExam {
         self.report.sls.push(SlsReport { env: env.to_owned(), name, file, outcome, declared, run });
     }
 
-    /// Notes what templates call, in every file that may be one.
+    /// Records template calls in every file that may be a template.
     fn examine_templates(&mut self, files: &dyn FileTree) {
         for env in files.envs() {
             let list = files.list(&env).unwrap_or_else(|_| Arc::new([]));

@@ -1,4 +1,5 @@
-//! A Salt tree in, what of it is no state out: parts of Salt that need a master, a bus or Python, and what takes their place.
+//! Salt tree in, its features other than states out: parts of Salt that need a master, a bus or Python, and
+//! their replacements.
 
 use std::path::PathBuf;
 
@@ -8,20 +9,22 @@ use super::find::{is_set, line_of};
 use super::report::{SaltFeature, SaltSpot};
 use super::{SaltTree, scan};
 
-/// Directories of Python, and what takes their place.
+/// Directories of Python modules, and their replacements.
 const PYTHON: &[(&str, &str)] = &[
     (
         "_modules",
-        "template functions of your own: put what they find out into facts (`facts_dir`) or an `ext_pillar` program",
+        "custom template functions: provide their results as facts (`facts_dir`) or with an `ext_pillar` \
+         program",
     ),
     (
         "_states",
-        "write them as executables: JSON on stdin, JSON on stdout (`zagent explain` and the book, External modules)",
+        "rewrite them as executables: JSON on stdin, JSON on stdout (see `zagent explain` and the book, \
+         External modules)",
     ),
-    ("_grains", "custom facts are YAML files or executables in `facts_dir`"),
-    ("_pillar", "an external pillar is an executable: `ext_pillar` in zagent.yaml"),
-    ("_tops", "an external top is an executable: `master_tops` in zagent.yaml"),
-    ("_renderers", "there are jinja, yaml, json, text, gpg and age"),
+    ("_grains", "use YAML files or executables in `facts_dir` for custom facts"),
+    ("_pillar", "use an executable as external pillar: `ext_pillar` in zagent.yaml"),
+    ("_tops", "use an executable as external top: `master_tops` in zagent.yaml"),
+    ("_renderers", "use one of jinja, yaml, json, text, gpg and age"),
     ("_returners", "reports go to the history, to webhooks and to /metrics"),
     ("_beacons", "there is no event bus: use a systemd path or timer unit"),
     ("_engines", "there is no master to run them"),
@@ -30,42 +33,44 @@ const PYTHON: &[(&str, &str)] = &[
     ("_proxy", "there are no proxy minions; see Resources in the book"),
 ];
 
-/// Options of a configuration, and what takes their place.
+/// Configuration options, and their replacements.
 const OPTIONS: &[(&str, &str)] = &[
     (
         "reactor",
-        "there is no event bus: every node converges by itself; `zagent trigger` starts a run by hand",
+        "there is no event bus: every node converges by itself; start a run manually with `zagent trigger`",
     ),
     (
         "gitfs_remotes",
-        "name the repositories in `source.remotes`; one repository a node, so merge them or vendor formulas",
+        "add the repositories to `source.remotes`; a node uses one repository, so merge them or vendor \
+         formulas",
     ),
-    ("hgfs_remotes", "move it to Git and name it in `source.remotes`"),
-    ("svnfs_remotes", "move it to Git and name it in `source.remotes`"),
-    ("s3.buckets", "move it to Git and name it in `source.remotes`"),
+    ("hgfs_remotes", "move it to Git and add it to `source.remotes`"),
+    ("svnfs_remotes", "move it to Git and add it to `source.remotes`"),
+    ("s3.buckets", "move it to Git and add it to `source.remotes`"),
     (
         "ext_pillar",
-        "executables only (`ext_pillar` in zagent.yaml): cmd_yaml and cmd_json carry over, others need a small program",
+        "executables only (`ext_pillar` in zagent.yaml): cmd_yaml and cmd_json work, others need a small \
+         program",
     ),
     ("master_tops", "executables only (`master_tops` in zagent.yaml)"),
-    ("mine_functions", "nodes do not see each other: put what they share into pillar"),
+    ("mine_functions", "nodes cannot see each other: put shared data into pillar"),
     ("beacons", "there is no event bus: use a systemd path or timer unit"),
     ("engines", "there is no master to run them"),
-    ("schedule", "`schedule` in zagent.yaml: every or cron, splay, maxrunning"),
+    ("schedule", "use `schedule` in zagent.yaml: every or cron, splay, maxrunning"),
     ("return", "reports go to the history, to webhooks and to /metrics"),
     ("event_return", "reports go to the history, to webhooks and to /metrics"),
     ("syndic_master", "there is no master"),
-    ("peer", "nodes do not talk to each other"),
-    ("peer_run", "nodes do not talk to each other"),
+    ("peer", "nodes do not communicate with each other"),
+    ("peer_run", "nodes do not communicate with each other"),
 ];
 
-const MINE: &str = "nodes do not see each other: put what they share into pillar";
+const MINE: &str = "nodes cannot see each other: put shared data into pillar";
 const ORCHESTRATE: &str =
-    "there is no master to orchestrate: order within a node by requisites, across nodes by rollouts";
+    "there is no master to orchestrate: use requisites for the order within a node, rollouts across nodes";
 const REACTOR: &str = "there is no event bus: every node converges by itself";
 const BEACONS: &str = "there is no event bus: use a systemd path or timer unit";
 
-/// Everything beyond states that a tree uses.
+/// Features of a tree other than states.
 pub(super) fn find_features(
     tree: &SaltTree,
     states: &dyn FileTree,
@@ -95,7 +100,7 @@ pub(super) fn find_features(
     found.0
 }
 
-/// What the text of one SLS gives away.
+/// Finds features in the text of one SLS.
 fn scan_sls(found: &mut FeatureList, file: &str, text: &str, is_pillar: bool) {
     for (name, line) in scan::scan_functions(text) {
         if name == "mine.get" {
@@ -137,7 +142,7 @@ fn python_dirs(tree: &SaltTree) -> Vec<PathBuf> {
     dirs
 }
 
-/// Every SLS of a tree: its name for people, and its text.
+/// Every SLS of a tree: its display name and its text.
 fn each_sls(files: &dyn FileTree, mut visit: impl FnMut(&str, &str)) {
     for env in files.envs() {
         let list = files.list(&env).unwrap_or_else(|_| std::sync::Arc::new([]));

@@ -1,4 +1,4 @@
-//! A directory in, where its Salt trees stand out: what a configuration in it says, else what it looks like.
+//! Directory in, location of its Salt trees out: from a configuration in it, otherwise from its layout.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,19 @@ use zagent_config::{Diagnostics, Map, Value};
 use super::{SaltRoots, SaltTree};
 use zagent_compiler::BASE_ENV;
 
-/// Where a configuration may stand, from the directory that was named; the master's speaks for the file server.
+/// Possible locations of a configuration, relative to the given directory; the master's defines the file
+/// server.
 const CONFIGS: [&str; 6] =
     ["master", "etc/salt/master", "etc/master", "minion", "etc/salt/minion", "etc/minion"];
-/// Where states may stand; the first that has a top file wins, else the first that is there.
+/// Possible locations of states; the first with a top file wins, otherwise the first that exists.
 const STATES: [&str; 5] = ["states", "salt", "srv/salt", "srv/states", "."];
-/// Where pillar may stand.
+/// Possible locations of pillar.
 const PILLAR: [&str; 3] = ["pillar", "srv/pillar", "../pillar"];
 
-/// Why there is nothing to look at.
+/// Why no tree was found.
 #[derive(Debug, thiserror::Error)]
 pub enum FindTreeError {
-    /// No SLS anywhere.
+    /// No SLS file anywhere.
     #[error("`{}` holds no Salt tree: no SLS file in it, nor in `salt/`, `states/` or `srv/salt/`", .0.display())]
     NoTree(PathBuf),
     /// A configuration cannot be read.
@@ -31,15 +32,15 @@ pub enum FindTreeError {
         #[source]
         source: std::io::Error,
     },
-    /// A configuration has faults.
+    /// A configuration has errors.
     #[error("{0}")]
     Faults(Diagnostics),
 }
 
-/// Finds the trees below a directory; a configuration that is named counts before one that is found.
+/// Finds the trees below a directory; a given configuration takes precedence over one that is found.
 ///
 /// # Errors
-/// Fails when no SLS is there, and when a configuration cannot be understood.
+/// Fails when no SLS file is found, and when a configuration cannot be parsed.
 pub fn find_tree(dir: &Path, config: Option<&Path>) -> Result<SaltTree, FindTreeError> {
     let config = config.map(PathBuf::from).or_else(|| {
         let found = CONFIGS.iter().map(|name| dir.join(name));
@@ -76,7 +77,7 @@ pub fn find_tree(dir: &Path, config: Option<&Path>) -> Result<SaltTree, FindTree
     Ok(SaltTree { dir: dir.to_owned(), config, opts, settings, states, pillar, missing })
 }
 
-/// A path of a configuration: as it is written, or below the directory when that is a copy of another host's files.
+/// A path of a configuration: as written, or below the directory when that is a copy of another host's files.
 fn resolve_path(dir: &Path, written: &str) -> PathBuf {
     let below = dir.join(written.trim_start_matches('/'));
     if below.is_dir() { below } else { dir.join(written) }
@@ -87,7 +88,7 @@ fn find_sls_dir(dir: &Path, names: &[&str]) -> Option<PathBuf> {
     here().find(|d| d.join("top.sls").is_file()).or_else(|| here().find(|d| has_sls(d, 3)))
 }
 
-/// True when an SLS is near.
+/// True when an SLS file is nearby.
 fn has_sls(dir: &Path, depth: usize) -> bool {
     let Ok(entries) = std::fs::read_dir(dir) else { return false };
     let paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
@@ -100,7 +101,7 @@ fn normalize_path(path: &Path) -> PathBuf {
     if parts.as_os_str().is_empty() { ".".into() } else { parts }
 }
 
-/// A configuration and the fragments in `FILE.d/*.conf`, the later over the earlier.
+/// A configuration and its fragments in `FILE.d/*.conf`; later ones override earlier ones.
 fn read_salt_config(path: &Path) -> Result<(Map, SaltConfig), FindTreeError> {
     let mut files = vec![path.to_owned()];
     let mut fragments = path.as_os_str().to_owned();
@@ -125,12 +126,12 @@ fn read_salt_config(path: &Path) -> Result<(Map, SaltConfig), FindTreeError> {
     Ok((opts, settings))
 }
 
-/// The line of a key at the top of a configuration; the first when it stands in a fragment.
+/// Line of a top-level key of a configuration; the first line when the key is in a fragment.
 pub(super) fn line_of(opts: &Map, key: &str) -> u32 {
     opts.entry(key).map_or(1, |entry| entry.at.line.max(1))
 }
 
-/// True when an option is there and says something.
+/// True when an option is present and not empty.
 pub(super) fn is_set(opts: &Map, key: &str) -> bool {
     opts.get(key).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)) && value.is_truthy())
 }

@@ -1,7 +1,7 @@
-//! A Salt tree in, a report of what will and will not work out; and a states repository made from it.
+//! Salt tree in, report of what works and what does not out; also creates a states repository from it.
 //!
-//! Law: the tree is only read, and nothing on the host is run or changed for the report: `cmd.run` in a template is told,
-//! not called.
+//! Law: the tree is only read, and the report runs and changes nothing on the host: `cmd.run` in a template
+//! is reported, not called.
 
 mod copy;
 mod examine;
@@ -26,26 +26,26 @@ pub use report_text::report_text;
 /// Directories by environment, in the order of the configuration.
 pub type SaltRoots = Vec<(String, Vec<PathBuf>)>;
 
-/// A Salt tree: where it stands, and what its configuration says.
+/// A Salt tree: its location and its configuration.
 #[derive(Debug)]
 pub struct SaltTree {
-    /// The directory that was named.
+    /// The given directory.
     pub dir: PathBuf,
-    /// The configuration, when there is one.
+    /// Configuration, when there is one.
     pub config: Option<PathBuf>,
-    /// All that it says, its fragments laid over it.
+    /// All its options, with fragments applied.
     pub opts: Map,
-    /// What of it matters to compiling.
+    /// Its options that affect compiling.
     pub settings: SaltConfig,
     /// The states.
     pub states: SaltRoots,
     /// The pillar.
     pub pillar: SaltRoots,
-    /// Directories that the configuration names and that are not there.
+    /// Directories that the configuration names and that do not exist.
     pub missing: Vec<PathBuf>,
 }
 
-/// True for what stands in a tree and is no part of it: Python, tests of a formula, hidden directories.
+/// True for entries that are not part of a tree: Python, tests of a formula, hidden directories.
 fn is_ignored(path: &str) -> bool {
     let mut parts = path.split('/');
     let file = parts.next_back().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! What was found in a Salt tree: as values, as JSON, and as a verdict.
+//! Findings about a Salt tree: as values, as JSON, and as a verdict.
 
 use serde_json::{Value as Json, json};
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SaltSpot {
-    /// The file, as a human opens it.
+    /// File path.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
@@ -17,9 +17,9 @@ pub struct SaltSpot {
 pub enum SupportLevel {
     /// It runs.
     Runs,
-    /// Salt has it, this version does not: its arguments are checked, it does not run.
+    /// Salt has it, zagent does not: its arguments are checked, it does not run.
     Known,
-    /// Nobody knows it: a module of yours, or a slip.
+    /// Unknown: a custom module, or a typing error.
     Unknown,
 }
 
@@ -34,20 +34,20 @@ pub struct FunctionUse {
     pub places: Vec<SaltSpot>,
 }
 
-/// What became of an SLS.
+/// Result of an SLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlsOutcome {
     /// It compiles.
     Compiles,
-    /// It compiles with `compat: salt`; what is in the way of it otherwise.
+    /// It compiles only with `compat: salt`, with the strict error.
     WithCompat(String),
     /// It does not compile.
     Fails {
-        /// The code of the first fault.
+        /// Code of the first error.
         code: String,
-        /// In words.
+        /// Message.
         message: String,
-        /// Where.
+        /// Position.
         place: Option<SaltSpot>,
     },
 }
@@ -57,92 +57,92 @@ pub enum SlsOutcome {
 pub struct SlsReport {
     /// Its environment.
     pub env: String,
-    /// Its name, as a top file says it.
+    /// Name, as used in a top file.
     pub name: String,
     /// Its file.
     pub file: String,
-    /// What became of it.
+    /// Result.
     pub outcome: SlsOutcome,
-    /// How many states it declares.
+    /// Number of states it declares.
     pub declared: usize,
-    /// How many of them would run.
+    /// Number of its states that would run.
     pub run: usize,
 }
 
-/// A part of Salt beyond states.
+/// A feature of Salt other than states.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SaltFeature {
     /// Its name.
     pub name: String,
-    /// What takes its place.
+    /// Its replacement.
     pub advice: &'static str,
     /// Where it is used.
     pub places: Vec<SaltSpot>,
 }
 
-/// Everything.
+/// The whole report.
 #[derive(Debug, Default)]
 pub struct SaltReport {
-    /// For whom it was compiled.
+    /// Node it was compiled for.
     pub node: String,
-    /// The states and the pillar, as directories.
+    /// States and pillar directories.
     pub roots: (Vec<String>, Vec<String>),
-    /// Directories that the configuration names and that are not there.
+    /// Directories that the configuration names and that do not exist.
     pub missing: Vec<String>,
-    /// The SLS, sorted.
+    /// SLS files, sorted.
     pub sls: Vec<SlsReport>,
-    /// State functions, the most used first.
+    /// State functions, most used first.
     pub states: Vec<FunctionUse>,
-    /// Functions that templates call, the most used first.
+    /// Template functions, most used first.
     pub functions: Vec<FunctionUse>,
-    /// Renderers other than the usual: name, whether it is here, and the files.
+    /// Renderers other than the default: name, support, and files.
     pub renderers: Vec<FunctionUse>,
-    /// Parts of Salt beyond states.
+    /// Features of Salt other than states.
     pub features: Vec<SaltFeature>,
-    /// Targets of the top files: environment, target, whether it means this node, and where.
+    /// Targets of the top files: environment, target, whether it matches this node, and position.
     pub targets: Vec<(String, String, bool, SaltSpot)>,
-    /// What is wrong with the pillar.
+    /// Errors of the pillar.
     pub pillar: Vec<String>,
-    /// What is wrong with the top file.
+    /// Errors of the top file.
     pub top: Vec<String>,
 }
 
 impl SaltReport {
-    /// States that are declared, and those of them that would run.
+    /// Declared states, and those of them that would run.
     #[must_use]
     pub fn states_that_run(&self) -> (usize, usize) {
         self.sls.iter().fold((0, 0), |(all, run), sls| (all + sls.declared, run + sls.run))
     }
 
-    /// The share of declared states that would run, in percent, rounded down: 100 means all of them.
+    /// Percentage of declared states that would run, rounded down: 100 means all.
     #[must_use]
     pub fn percent_supported(&self) -> usize {
         let (all, run) = self.states_that_run();
         (run * 100).checked_div(all).unwrap_or(if self.failing_count() == 0 { 100 } else { 0 })
     }
 
-    /// How many SLS do not compile.
+    /// Number of SLS files that do not compile.
     #[must_use]
     pub fn failing_count(&self) -> usize {
         self.sls.iter().filter(|s| matches!(s.outcome, SlsOutcome::Fails { .. })).count()
     }
 
-    /// How many SLS compile only as Salt would.
+    /// Number of SLS files that compile only in Salt mode.
     #[must_use]
     pub fn lenient_count(&self) -> usize {
         self.sls.iter().filter(|s| matches!(s.outcome, SlsOutcome::WithCompat(_))).count()
     }
 
-    /// What to make of it.
+    /// Summary for the user.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         let clean = self.pillar.is_empty() && self.top.is_empty() && self.features.is_empty();
         match self.percent_supported() {
-            100 if clean && self.failing_count() == 0 => "It works as it is.",
-            100 => "The states work; what is listed above them needs a look.",
+            100 if clean && self.failing_count() == 0 => "Everything works without changes.",
+            100 => "All states work; check the other items listed above.",
             90.. => "Nearly all of it works: start with a dry run on one host.",
-            60.. => "Most of it works: replace what is listed above, then a dry run on one host.",
-            25.. => "A part of it works: take over SLS by SLS, beginning with those that run in full.",
+            60.. => "Most of it works: replace what is listed above, then do a dry run on one host.",
+            25.. => "Part of it works: migrate one SLS at a time, starting with those that run completely.",
             _ => "Little of it works in this version.",
         }
     }

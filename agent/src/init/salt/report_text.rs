@@ -1,4 +1,4 @@
-//! The report for people: what does not work first in each part, the verdict last.
+//! Report as text: what does not work comes first in each part, the verdict last.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use super::report::{FunctionUse, SaltReport, SaltSpot, SlsOutcome, SupportLevel}
 use crate::output::{Paint, pluralize};
 use zagent_config::sanitize;
 
-/// Lines of one part that are shown without `-v`.
+/// Lines per part without `-v`.
 const MAX_LINES: usize = 20;
 
-/// The report as text; `all` leaves nothing out.
+/// The report as text; `all` shortens nothing.
 #[must_use]
 pub fn report_text(report: &SaltReport, all: bool, paint: Paint) -> String {
     let mut page =
@@ -44,13 +44,13 @@ impl SaltReportText {
     }
 
     fn write_header(&mut self, report: &SaltReport) {
-        let dirs = |dirs: &[String]| if dirs.is_empty() { "nowhere".to_owned() } else { dirs.join(", ") };
+        let dirs = |dirs: &[String]| if dirs.is_empty() { "none".to_owned() } else { dirs.join(", ") };
         self.write_line(format!("states: {}", dirs(&report.roots.0)));
         self.write_line(format!("pillar: {}", dirs(&report.roots.1)));
-        self.write_line(format!("compiled for {}, each SLS by itself; no command was run", report.node));
+        self.write_line(format!("compiled for {}, each SLS separately; no command was run", report.node));
         for dir in &report.missing {
             self.write_line(format!(
-                "{}: the configuration names `{dir}`, which is not there",
+                "{}: the configuration names `{dir}`, which does not exist",
                 self.paint.yellow("warning")
             ));
         }
@@ -60,7 +60,7 @@ impl SaltReportText {
         let (total, bad, lenient) = (report.sls.len(), report.failing_count(), report.lenient_count());
         self.write_title("SLS");
         let more = if lenient > 0 {
-            format!(" ({lenient} of them with `compat: salt` only)")
+            format!(" ({lenient} of them only with `compat: salt`)")
         } else {
             String::new()
         };
@@ -93,7 +93,7 @@ impl SaltReportText {
         let of = |level| uses.iter().filter(move |u| u.level == level);
         let total = |level| of(level).map(|u| u.places.len()).sum::<usize>();
         for (level, words) in
-            [(SupportLevel::Unknown, "unknown here"), (SupportLevel::Known, "not in this version")]
+            [(SupportLevel::Unknown, "unknown"), (SupportLevel::Known, "not in this version")]
         {
             let lines: Vec<String> = of(level)
                 .map(|u| {
@@ -130,7 +130,7 @@ impl SaltReportText {
         if report.features.is_empty() {
             return;
         }
-        self.write_title("Beyond states");
+        self.write_title("Other features");
         for feature in &report.features {
             let first = feature.places.first().map(spot_text).unwrap_or_default();
             let rest = feature.places.len().saturating_sub(1);
@@ -163,7 +163,7 @@ impl SaltReportText {
         let share =
             if report.percent_supported() >= 90 { self.paint.green(share) } else { self.paint.yellow(share) };
         self.write_line(format!(
-            "  {share}: {run} of {} run as they are. {}",
+            "  {share}: {run} of {} run without changes. {}",
             pluralize(all, "state"),
             report.verdict()
         ));

@@ -1,12 +1,12 @@
-//! The text of files in, what they use out: state functions, template functions, renderers. For files that do not compile,
-//! and for what no plan tells.
+//! File text in, what it uses out: state functions, template functions, renderers. For files that do not
+//! compile, and for what a plan does not contain.
 
 use std::sync::LazyLock;
 
 use fancy_regex::Regex;
 use zagent_compiler::schema;
 
-/// Something used, and the line.
+/// A name, and the line of its use.
 pub(super) type UsedName = (String, u32);
 
 static FULL: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s+(?:- )?([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*):"));
@@ -56,7 +56,7 @@ pub(super) fn scan_functions(text: &str) -> Vec<UsedName> {
     found
 }
 
-/// The renderers that the first line names.
+/// Renderers named in the first line.
 pub(super) fn scan_renderers(text: &str) -> Vec<String> {
     let first = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default();
     if first.is_empty() || first.starts_with('/') {
@@ -65,7 +65,7 @@ pub(super) fn scan_renderers(text: &str) -> Vec<String> {
     first.split('|').filter_map(|part| part.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// The lines that hold one of these, as the first word of a key.
+/// Lines that have one of these as the first word of a key.
 pub(super) fn scan_keys<'t>(text: &'t str, prefixes: &'t [&str]) -> impl Iterator<Item = u32> + 't {
     lines(text)
         .filter(|(_, line)| {

@@ -1,4 +1,5 @@
-//! Several directories an environment in, one tree out, as Salt's file roots are: the first directory that has a file wins.
+//! Several directories per environment in, one tree out, like Salt's file roots: the first directory that has
+//! a file wins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! A sheet in, the layout that `salt-call state.apply` prints out.
+//! Report view in, the layout of `salt-call state.apply` out.
 //!
-//! Law: what a script reads there stands here in the same column; only what could steer a terminal is replaced.
+//! Law: what a script reads in Salt's output is in the same column here; only text that could control the
+//! terminal is replaced.
 
 use std::fmt::Write;
 
@@ -12,11 +13,11 @@ use crate::output::Paint;
 use zagent_config::sanitize;
 use zagent_run::StateOutcome;
 
-/// What Salt calls a host that serves itself.
+/// Salt's name for a masterless host.
 const HOST: &str = "local";
-/// Where the changes of a state stand.
+/// Indent of the changes of a state.
 const CHANGES_INDENT: usize = 14;
-/// `Succeeded: ` and its brothers.
+/// Width of `Succeeded: ` and similar labels.
 const LABEL_WIDTH: usize = "Succeeded".len() + 2;
 
 /// The whole report.
@@ -68,7 +69,7 @@ fn write_summary(out: &mut String, view: &ReportView<'_>, paint: Paint) {
     let states = &view.report.states;
     let failed = states.iter().filter(|s| s.result == Some(false)).count();
     let undecided = states.iter().filter(|s| s.result.is_none()).count();
-    // A report from the history lists no unchanged states; they succeeded all the same.
+    // A report from the history lists no unchanged states; they count as succeeded.
     let total = view.tally.total().max(states.len());
     let unlisted = total - states.len();
     let succeeded = states.iter().filter(|s| s.result == Some(true)).count() + undecided + unlisted;
@@ -102,7 +103,7 @@ fn write_summary(out: &mut String, view: &ReportView<'_>, paint: Paint) {
         writeln!(out, "{}", paint.cyan(format!("Total run time: {time:>space$} {unit}", space = width - 5)));
 }
 
-/// What Salt says of states that do not compile.
+/// What Salt prints for states that do not compile.
 #[must_use]
 pub fn render_compile_errors<'f>(faults: impl IntoIterator<Item = &'f Diagnostic>, paint: Paint) -> String {
     let mut out =

@@ -1,6 +1,6 @@
-//! A sheet in, JSON out: one document, or one line a state.
+//! Report view in, JSON out: one document, or one line per state.
 //!
-//! Law: it is written as it is read, without a tree in between; keys come in the order of the documentation.
+//! Law: it is streamed without an intermediate tree; keys are in the documented order.
 
 use jiff::tz::TimeZone;
 use serde::ser::SerializeMap;
@@ -11,13 +11,14 @@ use super::{ReportView, salt_millis, salt_time};
 use zagent_config::SecretMask;
 use zagent_run::{RunMode, SkipReason, StateOutcome};
 
-/// What a state without changes takes, so that a large report does not grow step by step.
+/// Size of a state without changes, so that the buffer for a large report does not grow step by step.
 const STATE_SIZE_HINT: usize = 640;
 
 /// The whole report.
 pub(super) fn render_json(view: &ReportView<'_>) -> String {
     let mut out = Vec::with_capacity(1024 + view.report.states.len() * STATE_SIZE_HINT);
-    // Keys are texts and numbers are finite or null: there is nothing that JSON cannot say, and a vector takes all.
+    // Keys are strings and numbers are finite or null, so JSON can hold everything, and a vector accepts
+    // everything.
     let _ = serde_json::to_writer_pretty(&mut out, &ReportJson(view));
     out.push(b'\n');
     String::from_utf8(out).unwrap_or_default()
@@ -34,7 +35,7 @@ pub(super) fn summary_line(view: &ReportView<'_>) -> String {
 }
 
 fn json_line(value: &impl Serialize) -> String {
-    // Keys are texts and numbers are finite or null: there is nothing that JSON cannot say.
+    // Keys are strings and numbers are finite or null, so JSON can hold everything.
     let mut line = serde_json::to_string(value).unwrap_or_default();
     line.push('\n');
     line
@@ -69,7 +70,7 @@ fn write_header<M: SerializeMap>(map: &mut M, view: &ReportView<'_>) -> Result<(
     map.serialize_entry("revision", &MaskedText(mask, &report.revision))?;
     map.serialize_entry("test", &(report.mode == RunMode::Test))?;
     map.serialize_entry("mode", report.mode.as_str())?;
-    // Only a revert has more to say than every run.
+    // Only a revert has additional keys.
     if let Some(run) = &report.reverts {
         map.serialize_entry("reverts", run)?;
     }
@@ -82,7 +83,7 @@ fn write_header<M: SerializeMap>(map: &mut M, view: &ReportView<'_>) -> Result<(
     map.serialize_entry("failed", &tally.failed)?;
     map.serialize_entry("skipped", &tally.skipped)?;
     map.serialize_entry("unchanged", &tally.unchanged)?;
-    // Counted apart, for a state that cannot tell is neither changed nor unchanged.
+    // Counted separately: a state with an unknown result is neither changed nor unchanged.
     map.serialize_entry("unknown", &tally.unknown)?;
     map.serialize_entry("total", &tally.total())
 }
@@ -107,7 +108,7 @@ struct StateJson<'a> {
     outcome: &'a StateOutcome,
     mask: &'a SecretMask,
     zone: &'a TimeZone,
-    /// Says its own tag, because no key does.
+    /// Includes its own tag, because no key has it.
     tagged: bool,
 }
 
@@ -142,7 +143,7 @@ impl Serialize for StateJson<'_> {
     }
 }
 
-/// What only the module knows, and that nobody can tell.
+/// Details of the module, and whether the result is unknown.
 struct DetailsJson<'a>(&'a StateOutcome, &'a SecretMask);
 
 impl Serialize for DetailsJson<'_> {

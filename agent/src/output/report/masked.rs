@@ -1,4 +1,4 @@
-//! Texts and values as JSON prints them, their secrets hidden on the way.
+//! Texts and values serialised as JSON with secrets masked.
 
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 
 use zagent_config::SecretMask;
 
-/// A text without its secrets.
+/// A text with secrets masked.
 pub(super) struct MaskedText<'a>(pub(super) &'a SecretMask, pub(super) &'a str);
 
 impl Serialize for MaskedText<'_> {
@@ -15,7 +15,7 @@ impl Serialize for MaskedText<'_> {
     }
 }
 
-/// A value without its secrets.
+/// A value with secrets masked.
 struct MaskedValue<'a>(&'a SecretMask, &'a Value);
 
 impl Serialize for MaskedValue<'_> {
@@ -35,7 +35,7 @@ impl Serialize for MaskedValue<'_> {
     }
 }
 
-/// A mapping without its secrets.
+/// A mapping with secrets masked.
 pub(super) struct MaskedMap<'a>(pub(super) &'a SecretMask, pub(super) &'a Map);
 
 impl Serialize for MaskedMap<'_> {

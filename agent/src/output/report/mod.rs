@@ -1,6 +1,6 @@
-//! The report of a run in, its print out: text for people, JSON, YAML, lines of JSON, or Salt's layout.
+//! Run report in, printed report out: text, JSON, YAML, JSON lines, or Salt's layout.
 //!
-//! Law: every print is made from one [`ReportView`], and no text leaves a sheet without its mask.
+//! Law: every format is made from one [`ReportView`], and every text passes its mask.
 
 mod highstate;
 mod json;
@@ -20,27 +20,27 @@ use super::{Paint, ReportFormat, yaml};
 use zagent_config::SecretMask;
 use zagent_run::{RunReport, StateOutcome};
 
-/// A report and what printing it needs to know.
+/// A report and what is needed to print it.
 #[derive(Clone, Debug)]
 pub struct ReportView<'a> {
     /// What the run did.
     pub report: &'a RunReport,
-    /// How many states ended how. It may count more than the report lists: a history keeps no unchanged states.
+    /// Number of states per result. It may exceed the listed states: a history omits unchanged states.
     pub tally: Tally,
-    /// What must not be shown.
+    /// Secrets to mask.
     pub mask: &'a SecretMask,
-    /// Whose clock times are told in.
+    /// Time zone of printed times.
     pub zone: TimeZone,
 }
 
 impl<'a> ReportView<'a> {
-    /// A sheet of a report that lists all its states.
+    /// A view of a report that lists all its states.
     #[must_use]
     pub fn new(report: &'a RunReport, mask: &'a SecretMask, zone: TimeZone) -> Self {
         Self { report, tally: Tally::from_report(report), mask, zone }
     }
 
-    /// Prints it; `all` also lists what is as it should be, where a format leaves that out.
+    /// Prints it; `all` also lists unchanged states, where a format omits them.
     #[must_use]
     pub fn render(&self, format: ReportFormat, all: bool, paint: Paint) -> String {
         match format {
@@ -73,14 +73,14 @@ pub fn state_line(outcome: &StateOutcome, mask: &SecretMask, zone: &TimeZone) ->
     json::state_line(outcome, mask, zone)
 }
 
-/// `HH:MM:SS.ffffff`, as Salt tells when a state began.
+/// `HH:MM:SS.ffffff`, Salt's format for the start of a state.
 fn salt_time(time: Timestamp, zone: &TimeZone) -> String {
     let time = zone.to_datetime(time).time();
     let micros = time.subsec_nanosecond() / 1000;
     format!("{:02}:{:02}:{:02}.{micros:06}", time.hour(), time.minute(), time.second())
 }
 
-/// Milliseconds with three digits behind the point, as Salt tells how long a state took.
+/// Milliseconds with three decimals, Salt's format for the duration of a state.
 fn salt_millis(duration: std::time::Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a run of 2^53 microseconds would take 285 years")]
     let micros = duration.as_micros() as f64;

@@ -1,22 +1,22 @@
-//! Skipped states in, groups with one reason and one culprit out.
+//! Skipped states in, groups with one reason and one cause out.
 //!
-//! Law: who was skipped because somebody was skipped is blamed on whoever failed first.
+//! Law: a state skipped because of another skipped state is attributed to the state that failed first.
 
 use std::collections::{BTreeSet, HashMap};
 
 use zagent_run::{SkipReason, StateOutcome, StateStatus};
 
-/// What Salt says before it names the requisites that failed.
+/// Salt's text before the failed requisites.
 const SALT_REQUISITE_FAILED: &str = "One or more requisite failed: ";
 
-/// States that were skipped for one reason.
+/// States skipped for one reason.
 #[derive(Debug, PartialEq)]
 pub(super) struct SkipGroup<'r> {
     /// The reason.
     pub(super) reason: SkipReason,
-    /// The ids of those to blame; empty when no single one is.
+    /// IDs of the states that caused it; empty when there is no single cause.
     pub(super) culprits: Vec<&'r str>,
-    /// Who was skipped, in run order.
+    /// Skipped states, in run order.
     pub(super) states: Vec<&'r StateOutcome>,
 }
 
@@ -41,12 +41,12 @@ pub(super) fn group_skipped(states: &[StateOutcome]) -> Vec<SkipGroup<'_>> {
     groups
 }
 
-/// Who is to blame for what was seen so far, by `sls.id`. What a state waits for stands before it.
+/// Causes found so far, by `sls.id`. The requisites of a state come before it.
 #[derive(Default)]
 struct BlameMap<'r>(HashMap<String, BTreeSet<&'r str>>);
 
 impl<'r> BlameMap<'r> {
-    /// Notes one more state, and tells who is to blame when it was skipped.
+    /// Adds one state, and returns the causes when it was skipped.
     fn add_state(&mut self, state: &'r StateOutcome) -> BTreeSet<&'r str> {
         let culprits = match state.status() {
             StateStatus::Failed => BTreeSet::from([state.id.as_str()]),

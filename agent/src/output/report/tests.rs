@@ -1,4 +1,4 @@
-//! Made-up reports in every format.
+//! Sample reports in every format.
 
 use jiff::tz::{Offset, TimeZone};
 
@@ -38,7 +38,7 @@ fn print(report: &RunReport, format: ReportFormat, all: bool) -> String {
 }
 
 #[test]
-fn every_report_for_people() {
+fn every_report_as_text() {
     for (name, report) in samples() {
         insta::assert_snapshot!(format!("text_{name}"), print(&report, ReportFormat::Text, false));
     }
@@ -92,7 +92,7 @@ fn the_summary_does_not_depend_on_verbosity() {
 }
 
 #[test]
-fn json_yaml_and_lines_tell_the_same() {
+fn json_yaml_and_lines_have_the_same_content() {
     for (name, report) in samples() {
         let json: serde_json::Value =
             serde_json::from_str(&print(&report, ReportFormat::Json, false)).unwrap();
@@ -181,7 +181,7 @@ fn a_report_from_the_history_counts_what_it_does_not_list() {
 }
 
 #[test]
-fn long_chains_of_skipped_states_are_blamed_on_the_first() {
+fn long_chains_of_skipped_states_are_attributed_to_the_first() {
     let mut states = vec![samples::bad(samples::state("test.nop", "s0", "s0"), "no")];
     for n in 1..3000 {
         let comment = format!("One or more requisite failed: web.s{}", n - 1);
@@ -212,7 +212,7 @@ fn colour_only_adds_codes() {
 }
 
 #[test]
-fn lines_left_out_are_counted_also_those_that_a_diff_had_lost_before() {
+fn omitted_lines_are_counted_including_those_cut_from_a_diff() {
     let mut state =
         samples::changed(samples::state("file.managed", "a", "a"), "", r#"{"/d": {"directory": "new"}}"#);
     state.diff = (0..30).map(|n| format!("+line {n}\n")).chain(["… 970 more lines\n".to_owned()]).collect();

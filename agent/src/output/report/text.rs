@@ -1,6 +1,7 @@
-//! A sheet in, text for whoever was woken up out: what changed, what failed, why the rest did not run, one last line.
+//! Report view in, text for the on-call engineer out: what changed, what failed, why the rest did not run,
+//! one last line.
 //!
-//! Law: the last line says the same at every verbosity, and a dry run never reads as if something had been done.
+//! Law: the last line is the same at every verbosity, and a dry run never reads as if something was changed.
 
 use std::fmt::Write;
 
@@ -13,15 +14,15 @@ use crate::output::{Paint, pluralize};
 use zagent_config::sanitize;
 use zagent_run::{IRREVERSIBLE, LEFT_ALONE, RunMode, StateOutcome, StateStatus};
 
-/// Lines of a diff or an output that are shown of one state unless all is wanted.
+/// Lines of a diff or output shown per state without `-v`.
 const MAX_LINES: usize = 20;
-/// How many names of skipped states are shown.
+/// Maximum number of skipped state names.
 const MAX_NAMES: usize = 8;
 /// Reports that fit on a screen do not repeat their failures.
 const SCREEN_LINES: usize = 20;
-/// How much of one line is shown unless all is wanted.
+/// Maximum length of one line without `-v`.
 const MAX_LINE_CHARS: usize = 160;
-/// What Salt adds to the words about each file of a dry run.
+/// Text that Salt adds to the comment of each file in a dry run.
 const SALT_NOTE: &str = "\nNote: No changes made, actual changes may\nbe different due to other states.";
 
 /// The whole report.
@@ -46,12 +47,12 @@ pub(super) fn render_text(view: &ReportView<'_>, all: bool, paint: Paint) -> Str
     out
 }
 
-/// How a mode speaks.
+/// Words of a mode.
 struct ModeWords {
     changed: &'static str,
     failed: &'static str,
     unchanged: &'static str,
-    /// Of the longest word that can stand before a state.
+    /// Width of the longest word before a state.
     width: usize,
 }
 
@@ -99,7 +100,7 @@ impl ReportText<'_> {
         let _ = writeln!(out, "{}{}\n", self.paint.bold(title), self.paint.dim(note));
     }
 
-    /// A commit in short, anything else as it is.
+    /// A commit shortened, anything else as it is.
     fn revision_text(&self) -> String {
         let revision = &self.view.report.revision;
         if revision.is_empty() {
@@ -125,7 +126,7 @@ impl ReportText<'_> {
         }
     }
 
-    /// Where what belongs to a state stands.
+    /// Indent of the details of a state.
     const fn indent(&self) -> usize {
         self.words.width + 4
     }
@@ -138,7 +139,7 @@ impl ReportText<'_> {
         } else {
             format!("  {}", truncate_line(self.safe_text(&outcome.name).lines().next().unwrap_or_default()))
         };
-        // The head of a dry run says it once for all.
+        // The heading of a dry run says it once for all states.
         let mut comment = self.safe_text(outcome.comment.trim()).replace(SALT_NOTE, "");
         if let Some(why) = exit_summary(outcome) {
             let why = self.safe_text(&why);
@@ -176,7 +177,7 @@ impl ReportText<'_> {
         self.write_changes(out, outcome);
     }
 
-    /// Lines below a state, not too many.
+    /// Lines below a state, limited.
     fn write_block<'l>(
         &self,
         out: &mut String,
@@ -184,13 +185,13 @@ impl ReportText<'_> {
         paint: impl Fn(&str) -> String,
     ) {
         let (lines, indent): (Vec<&str>, usize) = (lines.collect(), self.indent());
-        // One line more is shown rather than a line that says so.
+        // Show one more line rather than a line that says one was omitted.
         let limit = if self.all || lines.len() <= MAX_LINES + 1 { lines.len() } else { MAX_LINES };
         for line in &lines[..limit] {
             let line = if self.all { (*line).to_owned() } else { truncate_line(line) };
             let _ = writeln!(out, "{:indent$}{}", "", paint(&line));
         }
-        // A diff that was cut when it was made ends in a line that says how much more there was.
+        // A diff that was cut when it was created ends in a line with the number of omitted lines.
         let beyond = lines.last().map_or(0, |line| omitted_lines(line));
         if let rest @ 1.. = lines.len() - limit {
             let all = if beyond > 0 { "more" } else { "all" };
@@ -202,7 +203,7 @@ impl ReportText<'_> {
     fn write_changes(&self, out: &mut String, outcome: &StateOutcome) {
         for (key, change) in outcome.changes.iter() {
             let key = python_str(key);
-            // The diff was shown; a process id tells nobody anything.
+            // The diff was shown; a process ID is not useful.
             let is_noise = key == "diff" && !outcome.diff.is_empty() || key == "pid" && !self.all;
             if !is_noise {
                 self.write_change(out, &self.safe_text(&key), &self.view.mask.mask_value(change));
@@ -229,18 +230,18 @@ impl ReportText<'_> {
         }
     }
 
-    /// How to undo also what was left alone.
+    /// How to revert also what was skipped.
     fn write_next_step(&self, out: &mut String) {
         let report = self.view.report;
         if let Some(run) = &report.reverts
             && report.states.iter().any(|s| s.has_detail(LEFT_ALONE))
         {
             let command = format!("zagent run --revert {} --force", self.safe_text(run));
-            let _ = writeln!(out, "\n  to undo also what was changed since: {}", self.paint.bold(command));
+            let _ = writeln!(out, "\n  to revert also what was modified since: {}", self.paint.bold(command));
         }
     }
 
-    /// Who did not run because something went wrong, by reason and culprit.
+    /// States that did not run because of a failure, by reason and cause.
     fn write_skipped(&self, out: &mut String, groups: &[SkipGroup<'_>]) {
         for group in groups.iter().filter(|g| g.reason.is_problem()) {
             self.write_group(out, group);
@@ -265,14 +266,14 @@ impl ReportText<'_> {
         }
     }
 
-    /// How many states nothing was done for because nothing can be.
+    /// Number of states that cannot be reverted.
     fn irreversible_count(&self) -> usize {
         let states = self.view.report.states.iter();
         let lasting = states.filter(|s| s.status() == StateStatus::Unchanged && s.has_detail(IRREVERSIBLE));
         lasting.count().min(self.view.tally.unchanged)
     }
 
-    /// One line for what needs no eye.
+    /// One line for what needs no attention.
     fn write_unchanged(&self, out: &mut String, groups: &[SkipGroup<'_>]) {
         let mut parts = Vec::new();
         if let unchanged @ 1.. = self.view.tally.unchanged - self.irreversible_count() {
@@ -337,7 +338,7 @@ impl ReportText<'_> {
     }
 }
 
-/// `exit 7: no such file`: how the command of a state that failed ended.
+/// `exit 7: no such file`: how the command of a failed state ended.
 fn exit_summary(outcome: &StateOutcome) -> Option<String> {
     let code = outcome.changes.get("retcode").filter(|_| outcome.status() == StateStatus::Failed)?;
     let text = outcome.changes.get("stderr").and_then(Value::as_str).unwrap_or_default();
@@ -346,7 +347,7 @@ fn exit_summary(outcome: &StateOutcome) -> Option<String> {
     Some(last.map_or_else(|| format!("exit {code}"), |line| format!("exit {code}: {}", truncate_line(line))))
 }
 
-/// How many lines a line stands for beside itself, when it says that some are left out.
+/// Number of lines that a line stands for, when it says that some were omitted.
 fn omitted_lines(line: &str) -> usize {
     let number = line.strip_prefix("… ").and_then(|line| line.strip_suffix(" more lines"));
     number.and_then(|n| n.parse::<usize>().ok()).map_or(0, |n| n.saturating_sub(1))
@@ -358,7 +359,7 @@ fn old_and_new(change: &Value) -> Option<(&Value, &Value)> {
     if map.len() != 2 { None } else { Some((map.get("old")?, map.get("new")?)) }
 }
 
-/// A value in one line.
+/// A value on one line.
 fn value_line(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),
@@ -368,7 +369,7 @@ fn value_line(value: &Value) -> String {
     }
 }
 
-/// A value in one line, without the signs of a language: `directory: new`, `a, b`.
+/// A value on one line, without syntax: `directory: new`, `a, b`.
 fn plain_value(value: &Value) -> String {
     let inner = |value: &Value| match value {
         Value::Map(map) if !map.is_empty() => format!("({})", plain_value(value)),
@@ -388,7 +389,7 @@ fn plain_value(value: &Value) -> String {
     }
 }
 
-/// The first names, and how many more there are.
+/// The first names, and the number of further ones.
 fn join_names(names: &[String]) -> String {
     match names.get(MAX_NAMES..) {
         Some(rest) if rest.len() > 1 => format!("{} and {} more", names[..MAX_NAMES].join(", "), rest.len()),
@@ -403,7 +404,7 @@ fn truncate_line(line: &str) -> String {
     }
 }
 
-/// The first digits of a commit, as people know it; anything else as it is.
+/// A commit shortened, as usual in Git; anything else as it is.
 #[must_use]
 pub fn short_revision(revision: &str) -> &str {
     let plain = zagent_daemon::plain_revision(revision);
@@ -411,7 +412,7 @@ pub fn short_revision(revision: &str) -> &str {
     if is_commit { &plain[..9] } else { revision }
 }
 
-/// How long something took, for people.
+/// A duration in readable form.
 #[must_use]
 pub fn format_millis(millis: f64) -> String {
     match millis {

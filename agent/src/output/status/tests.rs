@@ -1,4 +1,4 @@
-//! Nodes in every state: the ten lines, what is wrong, and the same as data.
+//! Nodes in every state: the ten lines, the problems, and the same as data.
 
 use jiff::tz::TimeZone;
 
@@ -74,7 +74,7 @@ fn paused() {
     let by = Some("alice".to_owned());
     inputs.paused = Some(PauseStatus { reason: Some("disk swap".into()), by, since: at("11:30:00"), until });
     insta::assert_snapshot!("paused", shown(inputs.clone()));
-    // A pause that is over is none.
+    // A pause that is over does not count.
     inputs.paused.as_mut().unwrap().until = Some(at("11:59:59"));
     assert!(AgentStatus::from_inputs(inputs).paused.is_none());
 }
@@ -142,7 +142,7 @@ fn everything_at_once_is_wrong() {
 }
 
 #[test]
-fn a_reason_about_another_revision_explains_nothing() {
+fn a_reason_about_another_revision_is_ignored() {
     let mut inputs = held(HoldReason::Refused, "unsigned");
     inputs.memory.held.as_mut().unwrap().revision = ON.parse().unwrap();
     let status = AgentStatus::from_inputs(inputs);
@@ -150,11 +150,11 @@ fn a_reason_about_another_revision_explains_nothing() {
         (status.why_not.clone(), status.behind_duration().unwrap().as_secs()),
         (None, 9 * 3600 + 52 * 60)
     );
-    assert!(text(&status).contains("seen 9 h ago, not taken yet"));
+    assert!(text(&status).contains("seen 9 h ago, not synced yet"));
 }
 
 #[test]
-fn what_remotes_say_cannot_steer_the_terminal_or_fill_it() {
+fn text_from_remotes_cannot_control_or_flood_the_terminal() {
     let message = format!("no\n\u{1b}[2Jroot  OK{}", "x".repeat(10_000));
     let shown = shown(held(HoldReason::Refused, &message));
     assert!(!shown.contains('\u{1b}') && shown.lines().count() == 11, "{shown}");
@@ -162,7 +162,7 @@ fn what_remotes_say_cannot_steer_the_terminal_or_fill_it() {
 }
 
 #[test]
-fn colours_say_where_to_look() {
+fn colours_mark_what_needs_attention() {
     let painted = |inputs| {
         let status = AgentStatus::from_inputs(inputs);
         StatusView { status: &status, now: now(), zone: TimeZone::UTC, paint: Paint::new(true) }.render()
@@ -172,7 +172,7 @@ fn colours_say_where_to_look() {
 }
 
 #[test]
-fn data_comes_back_as_it_was() {
+fn data_survives_a_round_trip() {
     let mut inputs = held(HoldReason::Quarantined, "health check web failed");
     inputs.window = WindowStatus::Open { until: None };
     let status = AgentStatus::from_inputs(inputs);

@@ -1,26 +1,26 @@
-//! Files in, the same files out, small ones read once: what a run reads does not change under it.
+//! Files in, the same files out, small ones read once: what a run reads does not change during the run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zagent_compiler::{FileStamp, FileTree};
 
-/// Files up to this size are remembered.
+/// Maximum size of a cached file.
 const MAX_FILE_BYTES: usize = 64 << 10;
-/// How many are remembered.
+/// Maximum number of cached files.
 const MAX_FILES: usize = 256;
 
-/// What was read: environment and path, and the bytes, if there was such a file.
+/// Cached content by environment and path; `None` when there is no such file.
 type FileCache = HashMap<(String, String), Option<Arc<[u8]>>>;
 
-/// Files of which small ones are read once.
+/// Files with a cache for small ones.
 pub struct CachedFiles<'f> {
     inner: &'f dyn FileTree,
     known: Mutex<FileCache>,
 }
 
 impl<'f> CachedFiles<'f> {
-    /// The same files; nothing is read yet.
+    /// Wraps the files; reads nothing yet.
     #[must_use]
     pub fn new(inner: &'f dyn FileTree) -> Self {
         Self { inner, known: Mutex::default() }

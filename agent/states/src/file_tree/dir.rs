@@ -1,7 +1,7 @@
-//! Directories in, their files out, one or more directories an environment.
+//! Directories in, their files out, one or more directories per environment.
 //!
-//! Law: nothing outside a root is ever read, neither by `..` nor through a symbolic link; `.git` and its kin are not
-//! seen; a directory is listed at most once.
+//! Law: nothing outside a root is ever read, neither by `..` nor through a symbolic link; `.git` and similar
+//! directories are hidden; a directory is listed at most once.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -13,9 +13,9 @@ use zagent_config::paths::tree::MODULES;
 
 use zagent_compiler::BASE_ENV;
 
-/// Directories that hold a repository's own data, never a tree's.
+/// Version control directories, never part of a tree.
 const VCS_DIRS: [&str; 3] = [".git", ".svn", ".hg"];
-/// Nested directories, links included, before a listing gives up.
+/// Maximum depth of a listing, links included.
 const MAX_DEPTH: usize = 64;
 
 /// Files in directories.
@@ -27,13 +27,13 @@ pub struct DirFiles {
 struct DirEnv {
     name: String,
     root: PathBuf,
-    /// Modules that stand beside the tree instead of in it; seen as its `_states`.
+    /// Modules next to the tree; visible as its `_states`.
     modules: Option<Box<Self>>,
     real: OnceLock<Result<PathBuf, String>>,
     list: OnceLock<Result<Arc<DirListing>, String>>,
 }
 
-/// What a directory holds, sorted by path.
+/// Content of a directory, sorted by path.
 #[derive(Default)]
 struct DirListing {
     files: Arc<[String]>,
@@ -41,7 +41,7 @@ struct DirListing {
     links: Arc<[(String, String)]>,
 }
 
-/// The same while it is being found.
+/// A listing in progress.
 #[derive(Default)]
 struct ListingBuilder {
     files: BTreeSet<String>,
@@ -62,7 +62,7 @@ impl DirFiles {
         Self::new().with_env(BASE_ENV, root)
     }
 
-    /// Adds an environment; `base` comes first whenever it is added.
+    /// Adds an environment; `base` always comes first.
     #[must_use]
     pub fn with_env(mut self, name: &str, root: impl Into<PathBuf>) -> Self {
         let env = DirEnv::new(name, root.into());
@@ -74,7 +74,7 @@ impl DirFiles {
         self
     }
 
-    /// Adds the modules of `base` that stand at the top of its repository. What the tree itself has counts more.
+    /// Adds the modules of `base` from the top of its repository. The tree's own modules take precedence.
     #[must_use]
     pub fn with_modules(mut self, dir: impl Into<PathBuf>) -> Self {
         if let Some(base) = self.envs.iter_mut().find(|env| env.name == BASE_ENV) {
@@ -87,7 +87,7 @@ impl DirFiles {
         self.envs.iter().find(|e| e.name == name)
     }
 
-    /// The directory that holds a path, and the path in it.
+    /// The directory that holds a path, and the path inside it.
     fn locate<'p>(&self, env: &str, path: &'p str) -> Option<(&DirEnv, &'p Path)> {
         let env = self.env(env)?;
         let beside = || {
@@ -108,7 +108,7 @@ impl DirEnv {
         Self { name: name.into(), root, modules: None, real: OnceLock::new(), list: OnceLock::new() }
     }
 
-    /// The root without links; looked up once.
+    /// The root with links resolved; looked up once.
     fn real_root(&self) -> Result<&Path, String> {
         let found =
             self.real.get_or_init(|| self.root.canonicalize().map_err(|e| io_error_text(&self.root, &e)));
@@ -117,7 +117,7 @@ impl DirEnv {
 
     fn read(&self, path: &Path) -> Result<Option<Arc<[u8]>>, String> {
         let full = self.root.join(path);
-        // A plain file below plain directories is the common case; only links need a second look.
+        // A plain file below plain directories is the common case; only links need a second check.
         let real = match full.canonicalize() {
             Ok(real) => real,
             Err(e) if is_absent(&e) => return Ok(None),
@@ -125,7 +125,7 @@ impl DirEnv {
         };
         if !real.starts_with(self.real_root()?) {
             return Err(format!(
-                "`{}` is a link that leaves its tree: it leads to `{}`",
+                "`{}` is a link that leaves its tree: it points to `{}`",
                 full.display(),
                 real.display()
             ));
@@ -173,7 +173,7 @@ impl DirEnv {
         for entry in std::fs::read_dir(dir).map_err(|e| io_error_text(dir, &e))? {
             let entry = entry.map_err(|e| io_error_text(dir, &e))?;
             let name = entry.file_name();
-            // A name that is no text cannot be asked for by an SLS.
+            // An SLS cannot refer to a name that is not text.
             let Some(name) = name.to_str().filter(|n| !VCS_DIRS.contains(n)) else {
                 continue;
             };
@@ -215,7 +215,7 @@ impl DirEnv {
                 }
                 Ok(())
             }
-            // Not listed; whoever asks for it by name is told why.
+            // Not listed; an access by name gets an error with the reason.
             _ => Ok(()),
         }
     }
@@ -275,7 +275,7 @@ impl FileTree for DirFiles {
     }
 }
 
-/// A path that only goes down and meets nothing hidden.
+/// A path that only descends and contains nothing hidden.
 fn relative_path(path: &str) -> Option<&Path> {
     let path = Path::new(path);
     let down = path.components().all(|c| match c {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_what_is_inside_once() {
+    fn lists_each_file_once() {
         let dir = tree();
         let files = DirFiles::base(dir.path().join("states"));
         assert_eq!(
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_beside_the_tree_are_its_own() {
+    fn modules_next_to_the_tree_belong_to_it() {
         let dir = tree();
         let root = dir.path().join("states");
         std::fs::create_dir_all(dir.path().join("_states")).unwrap();

@@ -1,4 +1,4 @@
-//! Clients that mean no good: none is served beyond its share, and everybody else still is.
+//! Hostile clients: none gets more than its share, and all others are still served.
 
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -31,10 +31,10 @@ fn garbage_gets_a_refusal_or_nothing() {
 }
 
 #[test]
-fn a_header_and_a_body_have_a_bound() {
+fn a_header_and_a_body_have_a_size_limit() {
     let server = TestServer::new(FakeBackend::default());
     let mut stream = server.unix();
-    // The daemon may hang up before all of it is written.
+    // The daemon may hang up before everything is written.
     let _ = stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\nx: ");
     let _ = stream.write_all(&vec![b'a'; 1 << 20]);
     assert!(!rest(&mut stream).starts_with("HTTP/1.1 2"));
@@ -51,7 +51,7 @@ fn a_header_and_a_body_have_a_bound() {
 }
 
 #[test]
-fn a_wish_that_nobody_understands_is_refused_in_words() {
+fn an_invalid_request_is_refused_with_a_message() {
     let server = TestServer::new(FakeBackend::default());
     for (body, words) in [("{\"tset\": true}", "tset"), ("[", "EOF"), ("{\"sls\": \"web\"}", "sls")] {
         let mut stream = server.unix();
@@ -64,7 +64,7 @@ fn a_wish_that_nobody_understands_is_refused_in_words() {
 }
 
 #[test]
-fn one_byte_and_then_nothing_is_cut_off() {
+fn a_client_that_stops_sending_is_disconnected() {
     let server = TestServer::new(FakeBackend::default());
     for start in ["G", "POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"] {
         let began = Instant::now();
@@ -77,15 +77,15 @@ fn one_byte_and_then_nothing_is_cut_off() {
 }
 
 #[test]
-fn those_who_wait_outside_get_their_turn_when_others_are_cut_off() {
+fn waiting_clients_are_served_when_others_are_disconnected() {
     let server = TestServer::with(FakeBackend::default(), ApiLimits { connections: 4, ..quick() });
     let idle: Vec<UnixStream> = (0..40).map(|_| server.unix()).collect();
-    // Each idle one keeps its seat for as long as a header may take, four at a time.
+    // Each idle client keeps its slot for the header timeout, four at a time.
     server.client().status().unwrap();
     drop(idle);
 }
 
-/// Sockets of the daemon, as the system counts them: those of other tests are not among them.
+/// Sockets of the daemon, as counted by the system; those of other tests are not included.
 fn sockets(server: &TestServer) -> usize {
     let unix = std::fs::read_to_string("/proc/net/unix").unwrap();
     let path = server.socket().display().to_string();
@@ -93,7 +93,7 @@ fn sockets(server: &TestServer) -> usize {
     let port = format!(":{:04X}", server.serving.as_ref().unwrap().listen().unwrap().port());
     let is_open = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // The local address, and the inode, which is 0 once the process has let go of it.
+        // The local address, and the inode, which is 0 once the process has closed it.
         words.get(1).is_some_and(|local| local.ends_with(&port))
             && words.get(9).is_some_and(|inode| *inode != "0")
     };
@@ -107,10 +107,10 @@ fn two_hundred_requests_leave_no_socket_behind() {
     for n in 0..200 {
         server.client().status().unwrap();
         assert!(server.get("/metrics").starts_with("HTTP/1.1 200"), "{n}");
-        // Half a request, and gone.
+        // Half a request, then disconnected.
         server.unix().write_all(b"GET /v1").unwrap();
     }
-    // A connection is let go of a moment after its client is.
+    // A connection is closed a moment after its client.
     let until = Instant::now() + Duration::from_secs(20);
     while sockets(&server) > 2 {
         assert!(Instant::now() < until, "{} sockets are left", sockets(&server));
@@ -118,7 +118,7 @@ fn two_hundred_requests_leave_no_socket_behind() {
     }
 }
 
-/// A daemon that answers these bytes, whatever it is asked.
+/// A daemon that always responds with these bytes.
 fn daemon(path: &Path, answer: Vec<u8>) -> std::thread::JoinHandle<()> {
     let listener = UnixListener::bind(path).unwrap();
     std::thread::spawn(move || {
@@ -131,15 +131,15 @@ fn daemon(path: &Path, answer: Vec<u8>) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn a_client_bears_with_whoever_sits_on_the_socket() {
+fn a_client_tolerates_any_server_on_the_socket() {
     let endless = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &vec![b'x'; 5 << 20]].concat();
     let cases: [(&str, Vec<u8>, &str); 6] = [
-        ("empty", Vec::new(), "it ends in its header"),
-        ("other", b"SSH-2.0-x\r\n\r\n".to_vec(), "it is no HTTP"),
-        ("code", b"HTTP/1.1 x\r\n\r\n{}".to_vec(), "it has no code"),
-        ("cut", b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{}".to_vec(), "it was cut off"),
-        ("json", b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec(), "makes no sense"),
-        ("endless", endless, "cannot talk to the daemon"),
+        ("empty", Vec::new(), "incomplete header"),
+        ("other", b"SSH-2.0-x\r\n\r\n".to_vec(), "not an HTTP response"),
+        ("code", b"HTTP/1.1 x\r\n\r\n{}".to_vec(), "no status code"),
+        ("cut", b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{}".to_vec(), "truncated"),
+        ("json", b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec(), "sent an invalid response"),
+        ("endless", endless, "cannot communicate with the daemon"),
     ];
     let dir = tempfile::tempdir().unwrap();
     for (name, answer, words) in cases {
@@ -152,7 +152,7 @@ fn a_client_bears_with_whoever_sits_on_the_socket() {
 }
 
 #[test]
-fn a_client_does_not_wait_for_a_daemon_that_is_silent() {
+fn a_client_does_not_wait_for_a_silent_daemon() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("silent");
     let _listener = UnixListener::bind(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Metrics as text: all of it, and that a reader of the format takes every line.
+//! Metrics as text: the full output, and that a parser of the format accepts every line.
 
 use crate::api::{Metrics, ProcessMetrics};
 use crate::status::{AgentStatus, PauseStatus, QuarantineStatus, RebootStatus, samples};
@@ -33,7 +33,7 @@ fn all_of_it() {
 }
 
 #[test]
-fn a_node_that_never_ran_has_no_times_to_tell() {
+fn a_node_without_runs_has_no_run_times() {
     let metrics = Metrics { status: AgentStatus::from_inputs(samples::fresh()), runs: [].into() };
     let text = metrics.render(ProcessMetrics::default());
     assert!(!text.contains("timestamp") && text.contains("zagent_behind_seconds 0\n"), "{text}");
@@ -56,7 +56,7 @@ fn this_process_uses_something() {
     assert!(now.resident.unwrap() > 1 << 20 && now.fds.unwrap() > 2, "{now:?}");
 }
 
-/// Reads the text as a scraper does: families in one piece, names and labels of allowed letters, numbers for values.
+/// Parses the text as a scraper does: contiguous families, valid names and labels, numeric values.
 fn check(text: &str) -> Result<(), String> {
     let mut families: Vec<&str> = Vec::new();
     if !text.ends_with('\n') {

@@ -76,7 +76,7 @@ impl TestServer {
     }
 }
 
-/// What comes until the other side closes; a reset ends it as well.
+/// Everything until the other side closes; a reset ends it as well.
 fn rest(stream: &mut impl Read) -> String {
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all);
@@ -100,7 +100,7 @@ fn the_socket_answers_everything() {
 }
 
 #[test]
-fn a_refusal_keeps_its_words() {
+fn a_refusal_keeps_its_message() {
     let server = TestServer::new(FakeBackend { paused: true, ..FakeBackend::default() });
     let refused = server.client().trigger(&RunRequest::default()).unwrap_err();
     assert!(matches!(&refused, ClientError::Refused(r) if r.why == RunRefusedReason::Paused), "{refused:?}");
@@ -108,7 +108,7 @@ fn a_refusal_keeps_its_words() {
 }
 
 #[test]
-fn tcp_tells_health_and_numbers_and_nothing_else() {
+fn tcp_serves_only_health_and_metrics() {
     let server = TestServer::new(FakeBackend::default());
     assert!(
         server.get("/healthz").starts_with("HTTP/1.1 200 OK\r\n") && server.get("/healthz").ends_with("ok\n")
@@ -132,7 +132,7 @@ fn tcp_tells_health_and_numbers_and_nothing_else() {
 }
 
 #[test]
-fn a_daemon_that_stands_still_or_is_not_ready_says_so() {
+fn a_stuck_or_unready_daemon_says_so() {
     let server = TestServer::new(FakeBackend { paused: true, stuck: true.into(), ..FakeBackend::default() });
     assert!(server.get("/healthz").starts_with("HTTP/1.1 503"));
     let ready = server.get("/readyz");
@@ -140,7 +140,7 @@ fn a_daemon_that_stands_still_or_is_not_ready_says_so() {
 }
 
 #[test]
-fn a_daemon_that_holds_its_lock_is_answered_for_and_comes_back() {
+fn a_blocked_daemon_gets_503_and_recovers() {
     let server = TestServer::new(FakeBackend::default());
     let held = server.fake.lock.lock().unwrap();
     for _ in 0..4 {
@@ -148,13 +148,13 @@ fn a_daemon_that_holds_its_lock_is_answered_for_and_comes_back() {
         assert!(matches!(failed, ClientError::Failed { code: 503, .. }), "{failed:?}");
     }
     drop(held);
-    // The two threads that were held answer to nobody first.
+    // The two blocked threads first answer clients that are gone.
     let answered = (0..100).any(|_| server.client().status().is_ok());
     assert!(answered);
 }
 
 #[test]
-fn ending_does_not_wait_for_a_client_or_a_lock() {
+fn shutdown_does_not_wait_for_a_client_or_a_lock() {
     let mut server = TestServer::with(FakeBackend::default(), ApiLimits::default());
     let mut idle = server.unix();
     let mut asking = server.unix();
@@ -176,7 +176,7 @@ fn only_its_owner_can_open_it() {
 }
 
 #[test]
-fn a_group_can_pass_to_the_socket_and_no_further() {
+fn a_group_can_reach_the_socket_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap().unwrap().name;
     let socket = dir.path().join("root/run/agent.sock");
@@ -193,7 +193,7 @@ fn a_group_can_pass_to_the_socket_and_no_further() {
     assert_eq!(["root", "root/run", "root/run/agent.sock"].map(mode), [0o710, 0o710, 0o660]);
     ApiClient::new(&socket).status().unwrap();
     let unknown = serve(config("no-such-group"), Arc::new(FakeBackend::default())).unwrap_err();
-    assert!(unknown.to_string().starts_with("there is no group `no-such-group`"), "{unknown}");
+    assert!(unknown.to_string().starts_with("group `no-such-group` does not exist"), "{unknown}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A daemon that drives, on places that fail.
+//! A daemon that drives rollouts, with stores that fail.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use zagent_rollout::report::NodeReport;
 
 use super::*;
 
-/// One record, and what happens to whoever writes it.
+/// One record, and what happens to its writers.
 #[derive(Default)]
 struct FakeBoard {
     record: Option<(RolloutRecord, u64)>,
@@ -97,7 +97,7 @@ fn places(place: &FakeRecords) -> DriverStores {
     DriverStores { records: Box::new(place.clone()), reports: Box::new(FakeReports) }
 }
 
-/// A wheel that drives the one rollout.
+/// A drive loop with one rollout.
 fn wheel<'s>(settings: &'s Settings, place: &FakeRecords) -> DriveLoop<'s> {
     place.0.borrow_mut().record = Some((record(), 1));
     let mut drive_loop = DriveLoop {
@@ -112,7 +112,7 @@ fn wheel<'s>(settings: &'s Settings, place: &FakeRecords) -> DriveLoop<'s> {
     drive_loop
 }
 
-/// It is due, and so is the heartbeat.
+/// The rollout is due, and so is the heartbeat.
 fn due(drive_loop: &mut DriveLoop<'_>, place: &FakeRecords) {
     drive_loop.driven.values_mut().for_each(|ride| ride.at = Instant::now());
     let mut shelf = place.0.borrow_mut();
@@ -121,7 +121,7 @@ fn due(drive_loop: &mut DriveLoop<'_>, place: &FakeRecords) {
 }
 
 #[test]
-fn places_stay_open_as_long_as_they_answer() {
+fn stores_stay_open_while_they_answer() {
     let (settings, place) = (settings(), FakeRecords::default());
     let mut drive_loop = wheel(&settings, &place);
     assert!(
@@ -135,7 +135,7 @@ fn places_stay_open_as_long_as_they_answer() {
 }
 
 #[test]
-fn one_heartbeat_that_fails_does_not_end_the_driving() {
+fn one_failed_heartbeat_does_not_stop_the_driver() {
     let (settings, place) = (settings(), FakeRecords::default());
     let mut drive_loop = wheel(&settings, &place);
     for rest in [2, 4, 8, 16, 30, 30] {

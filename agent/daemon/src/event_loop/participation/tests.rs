@@ -1,4 +1,4 @@
-//! When a node is in a hurry, and when a turn is due.
+//! When a node polls faster, and when a turn is due.
 
 use zagent_config::settings::FollowMode;
 use zagent_rollout::Span;
@@ -13,7 +13,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// A node that was led so far.
+/// A node after these events.
 fn led(events: &[NodeEvent]) -> RolloutState {
     let order = RolloutOrder {
         rollout: Some("r1".parse().unwrap()),
@@ -31,7 +31,7 @@ fn led(events: &[NodeEvent]) -> RolloutState {
 }
 
 #[test]
-fn a_paused_node_goes_on_judging_itself() {
+fn a_paused_node_still_runs_its_checks() {
     let apply = NodeEvent::Apply("r1".parse().unwrap());
     let bad = NodeEvent::RollBack("it broke".into());
     for (events, free, paused) in [
@@ -41,7 +41,7 @@ fn a_paused_node_goes_on_judging_itself() {
         (vec![NodeEvent::Fetched, apply.clone(), NodeEvent::Applied, bad], true, true),
     ] {
         let rollout_state = led(&events);
-        // Without its record a rollout is withdrawn, which no pause forbids.
+        // Without its record a rollout is withdrawn, which a pause does not prevent.
         assert_eq!(
             (is_turn_due(&rollout_state, FREE, at(1)), is_turn_due(&rollout_state, PAUSED, at(1))),
             (free, paused),
@@ -52,7 +52,7 @@ fn a_paused_node_goes_on_judging_itself() {
 }
 
 #[test]
-fn only_a_rollout_makes_a_node_hurry() {
+fn only_a_rollout_makes_a_node_poll_faster() {
     let poll = Duration::from_secs(10);
     assert_eq!(
         rollout_poll_interval(&RolloutState::default(), poll, at(0)),
@@ -64,7 +64,7 @@ fn only_a_rollout_makes_a_node_hurry() {
 }
 
 #[test]
-fn turns_that_lead_nowhere_are_known_as_such() {
+fn turns_without_progress_are_detected() {
     let back = led(&[
         NodeEvent::Fetched,
         NodeEvent::Apply("r1".parse().unwrap()),

@@ -10,10 +10,10 @@ use zagent_config::settings::WebhookOccasion;
 use super::*;
 use zagent_config::SecretMask;
 
-/// What a server was sent: headers in lower case, and the body.
+/// A received request: headers in lower case, and the body.
 type Request = (Vec<String>, Vec<u8>);
 
-/// Answers calls with these lines of status, one each, and hands on what it was sent.
+/// Answers calls with these status lines, one each, and returns what it received.
 fn server(answers: &'static [&'static str]) -> (SocketAddr, Receiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -96,23 +96,23 @@ fn an_event_is_sent_signed_and_without_secrets() {
 }
 
 #[test]
-fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
+fn temporary_errors_are_retried_and_permanent_ones_are_not() {
     let (address, requests) = server(&["503 Busy", "429 Slow", "200 OK"]);
     assert!(told(&hook(address, &[WebhookOccasion::Always]), &pace(3)).is_empty());
     assert_eq!(requests.iter().take(3).count(), 3);
     let (address, _requests) = server(&["500 Oops", "500 Oops", "500 Oops"]);
     let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(3));
-    assert_eq!(said, [format!("the webhook at `{address}` answered 500 (3 tries)")]);
+    assert_eq!(said, [format!("the webhook at `{address}` responded with 500 (3 attempts)")]);
     let (address, _requests) = server(&["404 No"]);
     let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(3));
-    assert_eq!(said, [format!("the webhook at `{address}` answered 404 (1 tries)")]);
+    assert_eq!(said, [format!("the webhook at `{address}` responded with 404 (1 attempts)")]);
     let (address, _requests) = server(&["302 Away"]);
     let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(3));
-    assert_eq!(said, [format!("the webhook at `{address}` answered 302 (1 tries)")]);
+    assert_eq!(said, [format!("the webhook at `{address}` responded with 302 (1 attempts)")]);
 }
 
 #[test]
-fn who_did_not_ask_is_left_alone() {
+fn webhooks_that_did_not_subscribe_are_not_called() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -121,15 +121,18 @@ fn who_did_not_ask_is_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_told_without_its_address() {
+fn an_unreachable_webhook_is_reported_without_its_address() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(2)).join("\n");
-    assert!(said.starts_with(&format!("the webhook at `{address}` cannot be reached (2 tries): ")), "{said}");
+    assert!(
+        said.starts_with(&format!("the webhook at `{address}` cannot be reached (2 attempts): ")),
+        "{said}"
+    );
     assert!(!said.contains("s3cret") && !said.contains("t0ken"), "{said}");
 }
 
 #[test]
-fn a_server_that_never_answers_holds_nobody_up() {
+fn a_silent_server_does_not_delay_the_agent() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let webhook = hook(listener.local_addr().unwrap(), &[WebhookOccasion::Failure]);
     let begin = Instant::now();
@@ -142,7 +145,7 @@ fn a_server_that_never_answers_holds_nobody_up() {
 }
 
 #[test]
-fn without_its_secret_nobody_is_called() {
+fn without_its_secret_a_webhook_is_not_called() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let empty = tempfile::NamedTempFile::new().unwrap();

@@ -34,7 +34,7 @@ impl RebootFixture {
         Paths::new(self.dir.path().join("root"))
     }
 
-    /// A program that notes its arguments and ends so.
+    /// A program that records its arguments and exits with this code.
     fn program(&self, name: &str, code: i32) {
         let path = self.dir.path().join(name);
         let noted = self.dir.path().join("noted");
@@ -56,13 +56,13 @@ fn policy(policy: RebootPolicy) -> RebootSettings {
 }
 
 #[test]
-fn packages_and_states_need_one() {
+fn packages_and_states_can_need_a_reboot() {
     let made = RebootFixture::new();
     let paths = made.paths();
     assert_eq!(reboot_needed(&paths, &made.host).unwrap(), None);
     std::fs::write(&made.host.required, "").unwrap();
     let reason = || reboot_needed(&paths, &made.host).unwrap().unwrap().reason;
-    assert_eq!(reason(), "the system says that a restart is required");
+    assert_eq!(reason(), "the system requires a restart");
     std::fs::write(made.dir.path().join("reboot-required.pkgs"), "linux-image\nlibc6\nlinux-image\n")
         .unwrap();
     assert_eq!(reason(), "packages were updated: libc6, linux-image");
@@ -81,7 +81,7 @@ fn packages_and_states_need_one() {
 }
 
 #[test]
-fn it_comes_only_as_the_policy_says() {
+fn a_reboot_follows_the_policy() {
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
     let need = |asked| RebootNeed { reason: "x".into(), asked, since: None };
     let window = [MaintenanceWindow { days: vec![], from: 0, to: 60, timezone: "local".into() }];
@@ -112,13 +112,13 @@ fn it_comes_only_as_the_policy_says() {
         "the maintenance window closes before the notice is over"
     );
     assert!(why(InWindow, true, &[], always).contains("there is no maintenance window"));
-    assert!(why(OnRequest, false, &[], always).contains("no state asked"));
+    assert!(why(OnRequest, false, &[], always).contains("no state requested"));
     assert_eq!(why(OnRequest, true, &[], always), "reboot in 60");
     assert!(why(OnRequest, true, &window, closed).contains("opens at"));
 }
 
 #[test]
-fn everybody_is_told_before_and_once() {
+fn users_are_notified_once_before_a_reboot() {
     let made = RebootFixture::new();
     let cancel = Arc::new(CancelToken::new());
     made.program("shutdown", 0);
@@ -133,7 +133,7 @@ fn everybody_is_told_before_and_once() {
 }
 
 #[test]
-fn without_shutdown_there_are_others_and_a_no_is_told() {
+fn without_shutdown_other_programs_are_used_and_failures_are_reported() {
     let made = RebootFixture::new();
     let cancel = Arc::new(CancelToken::new());
     let carry_out = || made.host.reboot("x", Duration::ZERO, &cancel);
@@ -143,7 +143,7 @@ fn without_shutdown_there_are_others_and_a_no_is_told() {
     assert_eq!(made.noted(), "reboot\n");
     made.program("shutdown", 3);
     let told = carry_out().unwrap_err().to_string();
-    assert!(told.ends_with("shutdown` ended with 3: no"), "{told}");
+    assert!(told.ends_with("shutdown` exited with 3: no"), "{told}");
     cancel.cancel();
     std::fs::remove_file(made.dir.path().join("shutdown")).unwrap();
     assert!(carry_out().is_err(), "an agent that stops does not reboot the host");
