@@ -340,7 +340,8 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     assert!(history(&["last", "--out", "highstate"]).out.starts_with("local:\n"));
     let refused = history(&["--out", "highstate"]);
     assert!(
-        refused.exit == ExitStatus::Usage && refused.err.contains("text, json or yaml"),
+        refused.exit == ExitStatus::Usage
+            && refused.err.contains("supports only `--out text`, `json` or `yaml`"),
         "{}",
         refused.all()
     );

@@ -219,7 +219,7 @@ fn a_key_of_the_tree_is_a_file_only_as_long_as_git_needs_it() {
     let git = access("salt://keys/id").unwrap().git(&ctx).unwrap();
     let shown = format!("{git:?}");
     let path =
-        shown.split("Scratch(\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a file").to_owned();
+        shown.split("PrivateTempFile(\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a file").to_owned();
     assert!(shown.contains(&format!("-i '/k' -i '{path}'")), "{shown}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a key\n");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
