@@ -14,7 +14,8 @@ use zagent_host::Machine;
 use zagent_host::facts::{LiveSystem, System};
 use zagent_host::machine::path_error;
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `zagent`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("zagent.random", "below count", random),
     query_fn("zagent.now", "", |_, _| {
         Ok(Value::Float(LiveSystem.now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())))
