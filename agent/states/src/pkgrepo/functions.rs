@@ -83,15 +83,9 @@ fn repo_family(machine: &Machine) -> Result<RepoFormat, FunctionError> {
         let value = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         value.unwrap_or_default().trim_matches('"').to_owned()
     };
-    let name = match packages::select_provider(machine, None)?.provider.name() {
-        "apt" => "Debian",
-        "zypper" => "Suse",
-        "dnf" => "RedHat",
-        "apk" => "Alpine",
-        _ => "",
-    };
+    let family = packages::select_provider(machine, None)?.provider.os_family();
     let grain = |key: &str| match key {
-        "os_family" => Some(Value::from(name)),
+        "os_family" => Some(Value::from(family)),
         "os" if says("ID") == "ubuntu" => Some("Ubuntu".into()),
         "os" => Some("Debian".into()),
         "oscodename" => Some(says("VERSION_CODENAME").into()),
