@@ -126,8 +126,8 @@ fn dns_check(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionE
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::SampleMachine;
     use super::*;
+    use crate::testing::SampleMachine;
 
     #[test]
     fn texts_and_binaries() {

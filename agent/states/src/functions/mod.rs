@@ -236,6 +236,4 @@ pub fn call_any(machine: &Machine, call: &FunctionCall) -> Result<Value, CallErr
 }
 
 #[cfg(test)]
-pub mod testing;
-#[cfg(test)]
 pub mod tests;

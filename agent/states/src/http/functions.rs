@@ -73,7 +73,7 @@ fn http_query(args: &FunctionArgs<Value>, wait: f64) -> Result<Value, FunctionEr
 
 #[cfg(test)]
 mod tests {
-    use crate::functions::testing::SampleMachine;
+    use crate::testing::SampleMachine;
 
     #[test]
     fn templates_ask_but_do_not_post() {

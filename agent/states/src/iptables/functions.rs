@@ -124,7 +124,7 @@ fn build_rule(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Function
 
 #[cfg(test)]
 mod tests {
-    use crate::functions::testing::SampleMachine;
+    use crate::testing::SampleMachine;
 
     #[test]
     fn rules_are_built() {

@@ -300,7 +300,7 @@ fn expand_groups<'t>(repl: &str, group: impl Fn(usize) -> &'t str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::functions::testing::{SampleMachine, parse_call, render_answer};
+    use crate::testing::{SampleMachine, parse_call, render_answer};
 
     #[test]
     fn files_are_made_changed_and_removed() {
