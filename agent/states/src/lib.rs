@@ -24,6 +24,7 @@ pub mod testing;
 pub mod undoable;
 
 pub mod acl;
+pub(crate) mod alias;
 pub mod alternatives;
 pub mod archive;
 pub mod at;

@@ -3,6 +3,7 @@
 //! Law: a job that has run is no longer there, so only one with a tag of its own can be found again.
 
 pub mod at_queue;
+pub(crate) mod functions;
 
 use zagent_config::{Map, Value};
 

@@ -1,6 +1,7 @@
 //! States of the module `cron`: jobs and variables in the crontab of a user.
 
 pub mod crontab;
+pub(crate) mod functions;
 
 use zagent_config::{Map, Value};
 

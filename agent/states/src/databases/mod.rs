@@ -8,11 +8,3 @@ pub mod postgres_role;
 pub mod psql;
 
 pub use crate::named_args::{NamedArgs, with_map_args};
-
-use crate::functions::ExecFunction;
-
-pub const FUNCTION_TABLES: [&[ExecFunction]; 3] = [
-    crate::functions::postgres::FUNCTIONS,
-    crate::functions::mysql::FUNCTIONS,
-    crate::docker_container::engine::FUNCTIONS,
-];

@@ -2,6 +2,8 @@
 //!
 //! Law: answers are read from debconf's own files and given by its own program.
 
+pub(crate) mod functions;
+
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 

@@ -2,6 +2,8 @@
 //!
 //! Law: the agent's own environment stays as it is; a run ends with what it set.
 
+pub(crate) mod functions;
+
 use std::sync::PoisonError;
 
 use zagent_config::{Map, Value};

@@ -2,6 +2,8 @@
 //!
 //! Law: an event is an act; there is no bus, and nothing waits for an answer.
 
+pub(crate) mod functions;
+
 use zagent_config::{Map, Value};
 
 use crate::{

@@ -2,6 +2,8 @@
 //!
 //! Law: the permanent configuration is compared and changed; when it changed, firewalld reads it again.
 
+pub(crate) mod functions;
+
 use std::collections::BTreeSet;
 
 use zagent_config::{Map, Value};

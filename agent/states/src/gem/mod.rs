@@ -1,5 +1,7 @@
 //! States of the module `gem`: libraries of Ruby.
 
+pub(crate) mod functions;
+
 use zagent_config::Map;
 
 use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, redact_logins};

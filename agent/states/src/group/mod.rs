@@ -1,5 +1,7 @@
 //! `group.present` and `group.absent`.
 
+pub(crate) mod functions;
+
 use zagent_compiler::Compat;
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};

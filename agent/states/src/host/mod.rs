@@ -1,5 +1,6 @@
 //! States of the modules `host` and `alias`: names of addresses in `/etc/hosts`, mail aliases in `/etc/aliases`.
 
+pub(crate) mod functions;
 pub mod hosts_file;
 
 use std::net::IpAddr;

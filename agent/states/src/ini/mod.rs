@@ -1,5 +1,6 @@
 //! States of the module `ini`: options and sections of a file.
 
+pub(crate) mod functions;
 pub mod ini_file;
 
 use std::path::PathBuf;

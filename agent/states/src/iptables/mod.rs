@@ -2,6 +2,8 @@
 //!
 //! Law: a chain as a whole is what a revert puts back, so that every rule finds its place again.
 
+pub(crate) mod functions;
+
 use std::path::PathBuf;
 
 use zagent_config::{Map, Value};

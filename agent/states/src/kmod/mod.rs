@@ -1,5 +1,6 @@
 //! `kmod.present` and `kmod.absent`: modules of the kernel, loaded now and at boot.
 
+pub(crate) mod functions;
 pub mod kernel_modules;
 
 use zagent_compiler::Compat;

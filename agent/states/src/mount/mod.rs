@@ -2,6 +2,7 @@
 //!
 //! Law: other lines of `/etc/fstab` stay as they are, and what is mounted stays so unless its device or options differ.
 
+pub(crate) mod functions;
 pub mod mounts;
 
 pub mod fstab;

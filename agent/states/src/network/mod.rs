@@ -2,6 +2,8 @@
 //!
 //! Law: entries of other interfaces stay as they are, and an interface is taken down only when its own entry changed.
 
+pub(crate) mod functions;
+
 use std::path::Path;
 
 use zagent_config::{Map, Value};

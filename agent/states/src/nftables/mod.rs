@@ -2,6 +2,8 @@
 //!
 //! Law: a table as a whole is what a revert puts back.
 
+pub(crate) mod functions;
+
 use zagent_config::{Map, Value};
 
 use crate::shared::netfilter::{nft_family, nft_rule, normalize_nft_rule};

@@ -1,5 +1,7 @@
 //! States of the module `npm`: libraries of Node.js.
 
+pub(crate) mod functions;
+
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 

@@ -1,5 +1,7 @@
 //! States of the module `pip`: libraries of Python.
 
+pub(crate) mod functions;
+
 use zagent_compiler::Chunk;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};

@@ -1,5 +1,6 @@
 //! `sysctl.present`: a parameter of the kernel, as it is and as it will be after a boot.
 
+pub(crate) mod functions;
 pub mod parameters;
 
 use zagent_compiler::Compat;

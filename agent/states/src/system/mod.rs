@@ -1,5 +1,7 @@
 //! `network.system`, `system.hostname` and `system.computer_desc`: what the host is called.
 
+pub(crate) mod functions;
+
 use zagent_config::{Map, Value};
 
 use crate::{

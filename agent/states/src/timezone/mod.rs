@@ -1,5 +1,6 @@
 //! `timezone.system`, `locale.system` and `locale.present`: where the host stands and which language it speaks.
 
+pub(crate) mod functions;
 pub mod zoneinfo;
 
 use std::path::Path;

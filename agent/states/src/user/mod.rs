@@ -3,6 +3,7 @@
 //! Law: only what is given is compared. A hash is compared and set, and never shown.
 
 pub mod absent;
+pub(crate) mod functions;
 pub mod undo;
 
 pub mod apply;

@@ -1,4 +1,4 @@
-//! `network.*` that look at interfaces, and `hosts.*`.
+//! `network.*`: interfaces and their addresses, and the name of the host.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,11 +6,14 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
+use crate::functions::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
 use zagent_host::facts::{IpWithPrefix, LiveSystem, NetInterface, System};
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+const ADDRS_SIGNATURE: &str = "interface? include_loopback? cidr? type?";
+
+/// The execution functions of `network`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("network.interfaces", "", |m, _| {
         Ok(all_interfaces()
             .iter()
@@ -43,33 +46,7 @@ pub const FUNCTIONS: &[ExecFunction] = &[
             .into())
     }),
     query_fn("network.get_hostname", "", |_, _| Ok(LiveSystem.uname().nodename.into())),
-    query_fn("hosts.list_hosts", "", |m, _| {
-        Ok(read_hosts(m)?
-            .into_iter()
-            .map(|(ip, names)| {
-                (ip, Value::from([("aliases", string_list(names))].into_iter().collect::<Map>()))
-            })
-            .collect::<Map>()
-            .into())
-    }),
-    query_fn("hosts.get_ip", "host", |m, a| {
-        let host = text_arg(a, "host")?;
-        let found = read_hosts(m)?.into_iter().find(|(_, names)| names.iter().any(|n| n == host));
-        Ok(found.map(|(ip, _)| ip).unwrap_or_default().into())
-    }),
-    query_fn("hosts.get_alias", "ip", |m, a| {
-        let ip = text_arg(a, "ip")?;
-        Ok(string_list(
-            read_hosts(m)?.into_iter().find(|(i, _)| i == ip).map(|(_, names)| names).unwrap_or_default(),
-        ))
-    }),
-    query_fn("hosts.has_pair", "ip alias", |m, a| {
-        let (ip, alias) = (text_arg(a, "ip")?, text_arg(a, "alias")?);
-        Ok(read_hosts(m)?.iter().any(|(i, names)| i == ip && names.iter().any(|n| n == alias)).into())
-    }),
 ];
-
-const ADDRS_SIGNATURE: &str = "interface? include_loopback? cidr? type?";
 
 fn all_interfaces() -> Vec<NetInterface> {
     LiveSystem.interfaces()
@@ -180,18 +157,4 @@ fn subnets(kind: fn(&IpAddr) -> bool) -> Vec<String> {
     found.sort_unstable();
     found.dedup();
     found.iter().map(|(ip, prefix)| format!("{ip}/{prefix}")).collect()
-}
-
-fn read_hosts(machine: &Machine) -> Result<Vec<(String, Vec<String>)>, FunctionError> {
-    let file = machine.read("/etc/hosts")?.unwrap_or_default();
-    let mut out: Vec<(String, Vec<String>)> = Vec::new();
-    for line in file.lines().filter_map(|l| l.split('#').next()) {
-        let mut words = line.split_whitespace().map(str::to_owned);
-        let Some(ip) = words.next() else { continue };
-        match out.iter_mut().find(|(i, _)| *i == ip) {
-            Some((_, names)) => names.extend(words),
-            None => out.push((ip, words.collect())),
-        }
-    }
-    Ok(out)
 }

@@ -1,6 +1,9 @@
-//! A scene for tests: the real disk, files in memory, all execution functions.
+//! The test bed of all states and functions: files, a pillar and a host in, a context to check and apply states with out.
 
-use std::path::Path;
+mod machine;
+mod memory_fs;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
@@ -9,6 +12,8 @@ use zagent_compiler::{
 };
 use zagent_config::{Map, Value};
 
+pub use self::machine::{SampleMachine, parse_call, render_answer};
+pub use self::memory_fs::MemoryFs;
 use super::{
     ApplyResult, CheckResult, FileTemplate, RenderTemplate, RunShared, State, StateCtx, StateError, Verdict,
 };
@@ -16,11 +21,19 @@ use crate::template_host::function_host::FunctionHost;
 use crate::template_host::live_host::{LiveHost, LiveHostSettings};
 use crate::template_host::recorded_facts::RecordedFacts;
 use zagent_host::CancelToken;
-use zagent_host::fs::Disk;
+use zagent_host::fs::{Disk, FileSystem};
 
 /// Files of one environment, in memory.
 #[derive(Clone, Default)]
 pub struct TestFiles(Vec<(String, Vec<u8>)>);
+
+impl TestFiles {
+    /// Files by path, with their text.
+    #[must_use]
+    pub fn new(files: &[(&str, &str)]) -> Self {
+        Self(files.iter().map(|(n, t)| ((*n).to_owned(), t.as_bytes().to_vec())).collect())
+    }
+}
 
 impl FileTree for TestFiles {
     fn envs(&self) -> Vec<String> {
@@ -41,30 +54,57 @@ impl FileTree for TestFiles {
     }
 }
 
-/// Puts variables in, nothing more.
+/// Stands in for the template engine: puts values in the place of `{{ name }}`, and fails at `{{ fail }}`.
 struct FillVariables;
 
 impl RenderTemplate for FillVariables {
     fn render(&self, template: &FileTemplate) -> Result<String, String> {
+        if template.source.contains("{{ fail }}") {
+            return Err(format!("{}: told to fail", template.path));
+        }
         let fill = |text: String, (key, value): (&Value, &Value)| {
-            text.replace(&format!("{{{{ {} }}}}", key.json_key()), &value.json_key())
+            text.replace(&format!("{{{{ {} }}}}", key.json_key()), &zagent_config::value::python_str(value))
         };
         Ok(template.variables.iter().fold(template.source.clone(), fill))
     }
 }
 
-/// All that a scene borrows.
-pub struct StateTestBed {
+/// The facts of the host.
+const GRAINS: &str = r#"{"os": "Debian", "os_family": "Debian", "shell": "/bin/sh", "role": "web"}"#;
+
+/// All that a context borrows.
+pub struct StateTestBed<F = Disk> {
+    /// A directory of its own.
     pub dir: TempDir,
-    disk: Disk,
+    /// The files of the host.
+    pub fs: F,
+    /// What states share within a run.
     pub shared: RunShared,
-    compat: Compat,
+    /// Whose verdicts count.
+    pub compat: Compat,
+    /// Stops the run.
     pub cancel: Arc<CancelToken>,
-    pillar: Value,
-    tree: TestFiles,
+    /// The pillar.
+    pub pillar: Value,
+    /// The state tree.
+    pub files: Box<dyn FileTree>,
+    /// Where downloads and backups are kept.
+    pub cache: PathBuf,
     host: FunctionHost,
     /// What `t.sls` compiles to, when there is one.
     pub plan: Plan,
+}
+
+impl StateTestBed<MemoryFs> {
+    /// A stage whose files are in memory, with a directory `/tmp/fe`.
+    pub fn in_memory(compat: Compat) -> Self {
+        let fs = MemoryFs::default();
+        for dir in ["/", "/tmp", "/tmp/fe"] {
+            fs.dir(dir);
+        }
+        let StateTestBed { dir, shared, cancel, pillar, files, host, plan, .. } = StateTestBed::new();
+        Self { dir, fs, shared, compat, cancel, pillar, files, cache: "/cache".into(), host, plan }
+    }
 }
 
 impl StateTestBed {
@@ -79,10 +119,9 @@ impl StateTestBed {
 
     /// A stage with files of the state tree and a pillar.
     pub fn with_files(files: &[(&str, &str)], pillar: &str) -> Self {
-        let tree = TestFiles(files.iter().map(|(n, t)| ((*n).to_owned(), t.as_bytes().to_vec())).collect());
-        let grains =
-            RecordedFacts::from_json(r#"{"os": "Debian", "os_family": "Debian", "shell": "/bin/sh"}"#)
-                .unwrap();
+        let tree = TestFiles::new(files);
+        let grains = RecordedFacts::from_json(GRAINS).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let pillar = Value::from_json_str(pillar).unwrap();
         let inputs = CompileInputs {
             states: Arc::new(tree.clone()),
@@ -97,24 +136,27 @@ impl StateTestBed {
             Plan::default()
         };
         Self {
-            dir: tempfile::tempdir().unwrap(),
-            disk: Disk::default(),
+            cache: dir.path().to_owned(),
+            dir,
+            fs: Disk::default(),
             shared: RunShared::default(),
             compat: Compat::Salt,
             cancel: Arc::new(CancelToken::new()),
             host: FunctionHost::new(&inputs, pillar.clone()),
             pillar,
-            tree,
+            files: Box::new(tree),
             plan,
         }
     }
+}
 
+impl<F: FileSystem> StateTestBed<F> {
     pub fn scene(&self) -> StateCtx<'_> {
         StateCtx {
             tag: "",
             journal: None,
-            fs: &self.disk,
-            files: &self.tree,
+            fs: &self.fs,
+            files: &*self.files,
             host: &self.host,
             templates: &FillVariables,
             pillar: &self.pillar,
@@ -123,8 +165,8 @@ impl StateTestBed {
             cancel: &self.cancel,
             deadline: None,
             shared: &self.shared,
-            cache_dir: self.dir.path(),
-            staging_dir: self.dir.path(),
+            cache_dir: &self.cache,
+            staging_dir: &self.cache,
         }
     }
 

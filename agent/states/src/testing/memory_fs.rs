@@ -1,16 +1,11 @@
-//! Files in memory and a scene around them, for tests.
+//! Files in memory for tests: paths in, what a disk would say of them out.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use zagent_compiler::{CallError, Cipher, Compat, FileTree, FunctionCall, Plan, TemplateHost};
-use zagent_config::Value;
-
-use crate::{FileTemplate, RenderTemplate, RunShared, StateCtx};
-use zagent_host::CancelToken;
 use zagent_host::fs::{FileKind, FileMeta, FileSystem, FsError, Stat, Xattr};
 
 #[derive(Clone, Debug)]
@@ -181,116 +176,5 @@ impl FileSystem for MemoryFs {
 
     fn set_attrs(&self, path: &Path, _: &str, _: &str) -> Result<(), FsError> {
         Err(FsError::new("set attributes", path, io::ErrorKind::Unsupported))
-    }
-}
-
-/// Everything else that a scene is made of.
-pub struct EditTestBed {
-    pub fs: MemoryFs,
-    pub tree: BTreeMap<String, String>,
-    pub pillar: Value,
-    pub plan: Plan,
-    pub shared: RunShared,
-    pub compat: Compat,
-    cancel: Arc<CancelToken>,
-    cache: PathBuf,
-}
-
-impl EditTestBed {
-    /// An empty stage with a directory `/tmp/fe`.
-    pub fn new(compat: Compat) -> Self {
-        let fs = MemoryFs::default();
-        for dir in ["/", "/tmp", "/tmp/fe"] {
-            fs.dir(dir);
-        }
-        Self {
-            fs,
-            tree: BTreeMap::new(),
-            pillar: Value::empty_map(),
-            plan: Plan::default(),
-            shared: RunShared::default(),
-            compat,
-            cancel: Arc::new(CancelToken::new()),
-            cache: "/cache".into(),
-        }
-    }
-
-    /// The scene that a state sees.
-    pub fn scene(&self) -> StateCtx<'_> {
-        StateCtx {
-            tag: "",
-            journal: None,
-            fs: &self.fs,
-            files: self,
-            host: self,
-            templates: self,
-            pillar: &self.pillar,
-            plan: &self.plan,
-            compat: self.compat,
-            cancel: &self.cancel,
-            deadline: None,
-            shared: &self.shared,
-            cache_dir: &self.cache,
-            staging_dir: &self.cache,
-        }
-    }
-}
-
-impl FileTree for EditTestBed {
-    fn envs(&self) -> Vec<String> {
-        vec!["base".into()]
-    }
-
-    fn read(&self, _: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
-        Ok(self.tree.get(path).map(|text| text.as_bytes().into()))
-    }
-
-    fn list(&self, _: &str) -> Result<Arc<[String]>, String> {
-        Ok(self.tree.keys().cloned().collect())
-    }
-
-    fn display(&self, _: &str, path: &str) -> String {
-        path.to_owned()
-    }
-}
-
-/// Stands in for the template engine: puts each variable in place of its name in brackets.
-impl RenderTemplate for EditTestBed {
-    fn render(&self, template: &FileTemplate) -> Result<String, String> {
-        let mut text = template.source.clone();
-        for (key, value) in template.variables.iter() {
-            text = text.replace(&format!("<{}>", key.json_key()), &zagent_config::value::python_str(value));
-        }
-        Ok(text)
-    }
-}
-
-impl TemplateHost for EditTestBed {
-    fn grain(&self, _: &str) -> Option<Value> {
-        None
-    }
-
-    fn grains(&self) -> Value {
-        Value::empty_map()
-    }
-
-    fn call(&self, _: &FunctionCall) -> Result<Value, CallError> {
-        Err(CallError::Unknown)
-    }
-
-    fn functions(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    fn decrypt(&self, _: Cipher, _: &str) -> Result<String, String> {
-        Err("no keys".into())
-    }
-
-    fn external_pillar(&self, _: &Value) -> Result<Vec<Value>, String> {
-        Ok(Vec::new())
-    }
-
-    fn external_tops(&self) -> Result<Vec<Value>, String> {
-        Ok(Vec::new())
     }
 }

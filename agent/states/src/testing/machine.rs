@@ -47,7 +47,7 @@ impl SampleMachine {
 
     /// Calls a function; arguments as one JSON list, named ones as a mapping at its end after `"**"`.
     pub fn call(&self, function: &str, args: &str) -> String {
-        render_answer(super::call_from_template(&self.machine, &parse_call(function, args)))
+        render_answer(crate::functions::call_from_template(&self.machine, &parse_call(function, args)))
     }
 }
 

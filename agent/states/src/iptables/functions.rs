@@ -1,10 +1,10 @@
-//! Functions of the modules in `states/firewall`: `iptables`, `nftables`, `firewalld`.
+//! `iptables.*`: rules, chains and policies, by `iptables` and `ip6tables`.
 
 use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::{
+use crate::functions::{
     ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, query_fn_needing, string_list, text_arg,
 };
 use crate::shared::netfilter;
@@ -16,7 +16,8 @@ const CHAIN_SIGNATURE: &str = "table? chain? family?";
 /// A rule of a chain.
 const RULE_SIGNATURE: &str = "table? chain? rule? family?";
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `iptables`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn_needing("iptables", "iptables.version", "family?", |m, a| {
         let output = Tools::new(m).run_query(chain_arg(a).program(), &["--version"])?;
         Ok(output.stdout.split_whitespace().nth(1).unwrap_or_default().into())
@@ -68,43 +69,7 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     change_fn("iptables.delete_chain", CHAIN_SIGNATURE, |m, a| {
         change_chain(&chain_arg(a), &Tools::new(m), &["-X", &chain_arg(a).name], &[])
     }),
-    query_fn_needing("nft", "nftables.version", "", |m, _| {
-        let output = Tools::new(m).run_query("nft", &["--version"])?;
-        Ok(output.stdout.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('v').into())
-    }),
-    query_fn_needing("nft", "nftables.list_tables", "family?", |m, _| {
-        let out = Tools::new(m).run_checked("nft", &["list", "tables"])?.stdout;
-        Ok(string_list(out.lines().filter_map(|l| l.strip_prefix("table "))))
-    }),
-    query_fn_needing("nft", "nftables.get_rules", "family?", |m, _| {
-        Ok(string_list(Tools::new(m).run_checked("nft", &["list", "ruleset"])?.stdout.lines()))
-    }),
-    query_fn_needing("firewall-cmd", "firewalld.version", "", |m, _| run_firewall_cmd(m, &["--version"])),
-    query_fn_needing("firewall-cmd", "firewalld.default_zone", "", |m, _| {
-        run_firewall_cmd(m, &["--get-default-zone"])
-    }),
-    query_fn_needing("firewall-cmd", "firewalld.get_zones", "permanent?", |m, _| {
-        split_words(&run_firewall_cmd(m, &["--permanent", "--get-zones"])?)
-    }),
-    query_fn_needing("firewall-cmd", "firewalld.get_services", "permanent?", |m, _| {
-        split_words(&run_firewall_cmd(m, &["--permanent", "--get-services"])?)
-    }),
-    query_fn_needing("firewall-cmd", "firewalld.list_services", "zone? permanent?", |m, a| {
-        let zone = optional_text_arg(a, "zone").map(|z| format!("--zone={z}"));
-        let all: Vec<&str> =
-            ["--permanent"].into_iter().chain(zone.as_deref()).chain(["--list-services"]).collect();
-        split_words(&run_firewall_cmd(m, &all)?)
-    }),
-    change_fn("firewalld.reload_rules", "", |m, _| run_firewall_cmd(m, &["--reload"])),
 ];
-
-fn split_words(text: &Value) -> Result<Value, FunctionError> {
-    Ok(string_list(text.as_str().unwrap_or_default().split_whitespace()))
-}
-
-fn run_firewall_cmd(machine: &Machine, words: &[&str]) -> Result<Value, FunctionError> {
-    Ok(Tools::new(machine).run_checked("firewall-cmd", words)?.stdout.trim().into())
-}
 
 /// The chain that the arguments name.
 fn chain_arg(args: &FunctionArgs<Value>) -> IptablesChain {
@@ -159,7 +124,7 @@ fn build_rule(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Function
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::SampleMachine;
+    use crate::testing::SampleMachine;
 
     #[test]
     fn rules_are_built() {

@@ -1,0 +1,3 @@
+//! The module `alias`: mail aliases in `/etc/aliases`.
+
+pub(crate) mod functions;
