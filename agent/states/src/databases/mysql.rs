@@ -9,7 +9,7 @@ use sha1::{Digest, Sha1};
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 use zagent_host::temp_file::PrivateTempFile;
 
@@ -286,8 +286,8 @@ pub fn run_query(mysql: &MysqlClient, tools: &Tools<'_>, db: &str, sql: &[u8]) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::with_map_args;
     use super::*;
+    use crate::named_args::with_map_args;
 
     fn map(json: &str) -> Map {
         Value::from_json_str(json).unwrap().as_map().cloned().unwrap()

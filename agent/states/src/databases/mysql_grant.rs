@@ -3,8 +3,8 @@
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use super::NamedArgs;
 use super::mysql::{MysqlClient, account, quote_ident, quote_literal};
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 
 /// What is asked for.
@@ -227,8 +227,8 @@ pub fn grants_value(lines: Vec<String>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::with_map_args;
     use super::*;
+    use crate::named_args::with_map_args;
 
     fn grant(json: &str) -> Result<MysqlGrant, FunctionError> {
         with_map_args(Value::from_json_str(json).unwrap().as_map().unwrap(), MysqlGrant::new)

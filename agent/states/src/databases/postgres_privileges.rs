@@ -5,8 +5,8 @@
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
 use super::psql::{PsqlClient, quote_ident, quote_literal};
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 
 /// A kind of objects: its name, the server's letter for it, and what selects `what`, `owner` and `acl` of it. `$s` stands for

@@ -10,8 +10,8 @@ use sha2::Sha256;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
 use super::psql::{PsqlClient, quote_ident, quote_literal};
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 
 /// What can be switched: the argument, its name among the attributes, its word in a statement.
@@ -281,8 +281,8 @@ fn scram_verifier(password: &str, salt: &[u8], rounds: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::with_map_args;
     use super::*;
+    use crate::named_args::with_map_args;
 
     const MD5: &str = "md5c0d0a2c5f48b91d8e16412ff4dc7b994";
     const SCRAM: &str = "SCRAM-SHA-256$4096:MDEyMzQ1Njc4OWFiY2RlZg==$bpSY5Ze9NUH+I35LC3gVq+DpBfK46iXBxvhAKqVu9pE=:VpYlBuxyzeCI1KnctrefdljpB1mk3Gp7sBI/t11+NkQ=";

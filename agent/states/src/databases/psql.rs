@@ -8,7 +8,7 @@ use std::time::Duration;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 use zagent_host::exec::command_options::RunAsUser;
 

@@ -3,9 +3,6 @@
 //! Law: what a function cannot find out is an error or Salt's own "nothing", never a guess. Templates call only those that
 //! look; those that act are for states and the command line.
 
-pub mod mysql;
-pub mod postgres;
-
 pub mod account_files;
 pub mod dig;
 pub mod disk;
@@ -88,7 +85,8 @@ const FUNCTION_TABLES: [&[ExecFunction]; 17] = [
 ];
 
 fn all_functions() -> impl Iterator<Item = &'static ExecFunction> {
-    FUNCTION_TABLES.into_iter().chain(crate::databases::FUNCTION_TABLES).flatten()
+    let stores = crate::groups::stores::MODULES.iter().map(|module| module.functions);
+    FUNCTION_TABLES.into_iter().chain(stores).flatten()
 }
 
 fn template_functions() -> impl Iterator<Item = &'static ExecFunction> {

@@ -4,11 +4,10 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::networks::{ContainerNetwork, container_networks};
-use super::{
-    OPTIONS, OptionShape, command_words, env_variables, find_declared, option_values, variable_name,
-};
-use crate::databases::NamedArgs;
+use super::{OPTIONS, OptionShape, command_words, env_variables, find_declared, option_values};
 use crate::functions::string_list;
+use crate::named_args::NamedArgs;
+use crate::shared::docker::variable_name;
 use zagent_host::exec::command_options::value_text;
 
 /// What of a container differs from what is declared: by place, how it is and how it should be.

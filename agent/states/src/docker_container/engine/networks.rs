@@ -4,7 +4,7 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{differences, text_list};
-use crate::databases::NamedArgs;
+use crate::named_args::NamedArgs;
 use zagent_host::exec::command_options::value_text;
 
 /// A network that a container is in.
