@@ -8,9 +8,12 @@ use super::{ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, stri
 use crate::StateError;
 use crate::debconf;
 use crate::debconf::DebconfAnswer;
+use crate::gem::Gem;
+use crate::npm::Npm;
+use crate::pip::Pip;
 use crate::pkgrepo;
 use crate::pkgrepo::RepoFormat;
-use crate::shared::lang_pkg::LangPkgProvider;
+use crate::shared::lang_pkg::{LangPkgProgram, LangPkgProvider};
 use zagent_host::exec::command_options::value_text;
 use zagent_host::fs::{Disk, FileMeta, FileSystem};
 use zagent_host::{Machine, Tools, packages};
@@ -23,16 +26,15 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     change_fn("pkg.mod_repo", "repo **", |m, a| change_repo(m, a, false)),
     change_fn("pkg.del_repo", "repo **", |m, a| change_repo(m, a, true)),
     query_fn("pip.list", "prefix? bin_env? user? cwd? env_vars? **", |m, a| {
-        list_language_packages(m, a, "pip", "bin_env")
+        list_language_packages(m, a, &Pip, "bin_env")
     }),
     query_fn("pip.freeze", "bin_env? user? cwd? use_vt? env_vars? **", |m, a| {
-        let out = language_packages(a, "pip", "bin_env")
+        let out = language_packages(a, &Pip, "bin_env")
             .run_checked(&Tools::new(m), &["freeze".into(), "--all".into()])?;
         Ok(string_list(out.lines()))
     }),
     query_fn("pip.version", "bin_env? cwd? user?", |m, a| {
-        let out =
-            language_packages(a, "pip", "bin_env").run_checked(&Tools::new(m), &["--version".into()])?;
+        let out = language_packages(a, &Pip, "bin_env").run_checked(&Tools::new(m), &["--version".into()])?;
         Ok(out.split_whitespace().nth(1).unwrap_or_default().into())
     }),
     change_fn("pip.install", "pkgs? requirements? bin_env? user? cwd? upgrade? extra_args? **", |m, a| {
@@ -51,9 +53,9 @@ pub const FUNCTIONS: &[ExecFunction] = &[
         run_pip(m, a, &words)
     }),
     query_fn("gem.list", "prefix? ruby? runas? gem_bin?", |m, a| {
-        list_language_packages(m, a, "gem", "gem_bin")
+        list_language_packages(m, a, &Gem, "gem_bin")
     }),
-    query_fn("npm.list", "pkg? dir? runas? env? depth?", |m, a| list_language_packages(m, a, "npm", "dir")),
+    query_fn("npm.list", "pkg? dir? runas? env? depth?", |m, a| list_language_packages(m, a, &Npm, "dir")),
     query_fn("debconf.get_selections", "fetchempty?", debconf_selections),
     query_fn("debconf.show", "name", |m, a| {
         let all = debconf_selections(m, a)?;
@@ -72,10 +74,14 @@ pub const FUNCTIONS: &[ExecFunction] = &[
 ];
 
 /// Where the libraries are that a call is about.
-fn language_packages(args: &FunctionArgs<Value>, kind: &'static str, place: &str) -> LangPkgProvider {
+fn language_packages(
+    args: &FunctionArgs<Value>,
+    program: &'static dyn LangPkgProgram,
+    place: &str,
+) -> LangPkgProvider {
     let text = |key: &str| optional_text_arg(args, key).map(str::to_owned);
     LangPkgProvider {
-        kind,
+        program,
         location: text(place),
         user: text("user").or_else(|| text("runas")),
         cwd: text("cwd"),
@@ -87,19 +93,14 @@ fn language_packages(args: &FunctionArgs<Value>, kind: &'static str, place: &str
 fn list_language_packages(
     machine: &Machine,
     args: &FunctionArgs<Value>,
-    kind: &'static str,
+    program: &'static dyn LangPkgProgram,
     place: &str,
 ) -> Result<Value, FunctionError> {
-    let all = language_packages(args, kind, place).list(&Tools::new(machine))?;
+    let all = language_packages(args, program, place).list(&Tools::new(machine))?;
     let prefix =
         optional_text_arg(args, "prefix").or_else(|| optional_text_arg(args, "pkg")).unwrap_or_default();
     let found = all.into_iter().filter(|(name, _)| name.starts_with(prefix));
-    let version = |versions: Vec<String>| match kind {
-        "pip" => versions.into_iter().next().map_or(Value::Null, Value::from),
-        "gem" => string_list(versions),
-        _ => Map::from_iter([("version", versions.join(", "))]).into(),
-    };
-    Ok(found.map(|(name, versions)| (name, version(versions))).collect::<Map>().into())
+    Ok(found.map(|(name, versions)| (name, program.version_value(versions))).collect::<Map>().into())
 }
 
 /// An argument as words; a text may hold several, with commas between them.
@@ -115,7 +116,7 @@ fn list_arg(args: &FunctionArgs<Value>, key: &str) -> Vec<String> {
 
 /// What pip said to these words.
 fn run_pip(machine: &Machine, args: &FunctionArgs<Value>, words: &[String]) -> Result<Value, FunctionError> {
-    let output = language_packages(args, "pip", "bin_env").run_command(&Tools::new(machine), words)?;
+    let output = language_packages(args, &Pip, "bin_env").run_command(&Tools::new(machine), words)?;
     Ok(Map::from_iter([
         ("retcode", Value::from(i64::from(output.code))),
         ("stdout", output.stdout.trim_end().into()),

@@ -1,19 +1,84 @@
 //! States of the module `pip`: libraries of Python.
 
+use std::path::Path;
+
 use zagent_compiler::Chunk;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use crate::file::sources;
 use crate::file::sources::ContentLocation;
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, has_login, redact_logins};
+use crate::shared::lang_pkg::{
+    InstalledVersions, LangPkgProgram, LangPkgProvider, has_login, missing_program, redact_logins,
+};
 use crate::shared::pep440::{PipRequirement, normalize_name};
+use crate::shared::planned_state::to_strings;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
 };
+use zagent_host::Tools;
 use zagent_host::exec::command_options::value_text;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
+
+/// The program `pip`.
+#[derive(Debug)]
+pub struct Pip;
+
+impl LangPkgProgram for Pip {
+    fn name(&self) -> &'static str {
+        "pip"
+    }
+
+    fn base_command(&self, location: Option<&str>, tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
+        let module_of = |python: String| vec![python, "-m".into(), "pip".into()];
+        let Some(place) = location else {
+            let found = ["pip3", "pip"].into_iter().find(|p| tools.which(p).is_some());
+            return found.map(|p| vec![p.to_owned()]).ok_or_else(|| missing_program("pip3"));
+        };
+        let path = Path::new(place);
+        if path.is_dir() {
+            let found = ["bin/python", "bin/python3", "python"].iter().map(|p| path.join(p));
+            let python = found.into_iter().find(|p| p.is_file());
+            let python = python
+                .ok_or_else(|| FunctionError::failed(format!("Could not find a `pip` binary in {place}")))?;
+            return Ok(module_of(python.display().to_string()));
+        }
+        let is_python = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python"));
+        Ok(if is_python { module_of(place.to_owned()) } else { vec![place.to_owned()] })
+    }
+
+    fn env(&self, location: Option<&str>) -> Vec<(&'static str, String)> {
+        let venv = location.filter(|dir| Path::new(dir).is_dir());
+        let venv = venv.map(|dir| ("VIRTUAL_ENV", dir.to_owned()));
+        venv.into_iter().chain([("PIP_DISABLE_PIP_VERSION_CHECK", "1".to_owned())]).collect()
+    }
+
+    /// A state that was allowed to change what the system manages is also undone.
+    fn undo_env(&self) -> &'static [(&'static str, &'static str)] {
+        &[("PIP_BREAK_SYSTEM_PACKAGES", "1")]
+    }
+
+    fn list(
+        &self,
+        provider: &LangPkgProvider,
+        tools: &Tools<'_>,
+    ) -> Result<InstalledVersions, FunctionError> {
+        parse_list(&provider.run_checked(tools, &to_strings(&["list", "--format=json"]))?)
+    }
+
+    fn install_args(&self, name: &str, version: &str, _: bool) -> Vec<String> {
+        to_strings(&["install", &format!("{name}=={version}")])
+    }
+
+    fn uninstall_args(&self, name: &str, _: &str, _: bool) -> Vec<String> {
+        to_strings(&["uninstall", "-y", name])
+    }
+
+    fn version_value(&self, versions: Vec<String>) -> Value {
+        versions.into_iter().next().map_or(Value::Null, Value::from)
+    }
+}
 
 /// What `pip list --format=json` printed.
 pub fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> {
@@ -39,7 +104,7 @@ pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 fn state_from_args(act: PipFunction, args: &ChunkArgs<'_>) -> BuildResult {
-    let mut provider = LangPkgProvider::from_args("pip", args, &["bin_env", "pip_bin"], "env_vars")?;
+    let mut provider = LangPkgProvider::from_args(&Pip, args, &["bin_env", "pip_bin"], "env_vars")?;
     for (key, variable) in ADDRESS_VARIABLES {
         let given = args.texts(key)?.filter(|all| !all.is_empty());
         provider.env.extend(given.map(|all| (variable.to_owned(), all.join(" "))));
@@ -60,7 +125,7 @@ fn state_from_args(act: PipFunction, args: &ChunkArgs<'_>) -> BuildResult {
             return Err(StateError::new(wrong.join("\n")));
         }
     }
-    Ok(Box::new(PipState { function: act, provider: provider, names, chunk: args.chunk.clone() }))
+    Ok(Box::new(PipState { function: act, provider, names, chunk: args.chunk.clone() }))
 }
 
 /// One of several packages: a text, or a mapping of a name and a version.
@@ -439,7 +504,7 @@ mod tests {
         let chunk = chunk("pip.installed", "x", args);
         let pip = PipState {
             function: PipFunction::Install,
-            provider: LangPkgProvider::default(),
+            provider: LangPkgProvider::new(&Pip),
             names: Vec::new(),
             chunk,
         };
@@ -529,10 +594,9 @@ mod tests {
     #[test]
     fn files_of_this_host_are_left_where_they_are() {
         let local = |cwd: Option<&str>, file: &str| {
-            let provider = LangPkgProvider { cwd: cwd.map(str::to_owned), ..LangPkgProvider::default() };
+            let provider = LangPkgProvider { cwd: cwd.map(str::to_owned), ..LangPkgProvider::new(&Pip) };
             let chunk = chunk("pip.installed", "x", "{}");
-            PipState { function: PipFunction::Install, provider: provider, names: Vec::new(), chunk }
-                .local_path(file)
+            PipState { function: PipFunction::Install, provider, names: Vec::new(), chunk }.local_path(file)
         };
         assert_eq!(local(None, "/a/r.txt").as_deref(), Some("/a/r.txt"));
         assert_eq!(local(Some("/b"), "/a/r.txt").as_deref(), Some("/a/r.txt"));

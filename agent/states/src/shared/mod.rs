@@ -6,6 +6,7 @@ pub mod command_plan;
 pub(crate) mod docker;
 pub(crate) mod docker_functions;
 pub mod lang_pkg;
+pub(crate) mod lang_pkg_state;
 pub(crate) mod mysql;
 pub(crate) mod mysql_functions;
 pub mod netfilter;
