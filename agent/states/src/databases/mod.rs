@@ -1,8 +1,8 @@
 //! The clients of databases: statements in, what the server says out, for functions and states alike.
 
-pub mod mysql;
-pub mod mysql_grant;
-pub mod postgres_objects;
-pub mod postgres_privileges;
-pub mod postgres_role;
-pub mod psql;
+pub(crate) mod mysql;
+pub(crate) mod mysql_grant;
+pub(crate) mod postgres_objects;
+pub(crate) mod postgres_privileges;
+pub(crate) mod postgres_role;
+pub(crate) mod psql;

@@ -16,7 +16,7 @@ use zagent_host::temp_file::PrivateTempFile;
 
 /// The program `gem`.
 #[derive(Debug)]
-pub struct Gem;
+pub(crate) struct Gem;
 
 impl LangPkgProgram for Gem {
     fn name(&self) -> &'static str {
@@ -151,7 +151,7 @@ fn has_source(provider: &LangPkgProvider, name: &str, tools: &Tools<'_>) -> Resu
 }
 
 /// What `gem list` printed: `name (2.0, default: 1.0)`.
-pub fn parse_list(out: &str) -> InstalledVersions {
+pub(crate) fn parse_list(out: &str) -> InstalledVersions {
     let one = |line: &str| {
         let (name, rest) = line.split_once(" (")?;
         let versions = rest.trim_end().strip_suffix(')')?.split(',').map(|v| {
@@ -164,7 +164,7 @@ pub fn parse_list(out: &str) -> InstalledVersions {
 }
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let function = FUNCTIONS.iter().find(|function| function.name == fun)?;
     Some(state_from_args(function, args))
 }

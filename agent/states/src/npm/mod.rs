@@ -17,7 +17,7 @@ use zagent_host::refuse_option;
 
 /// The program `npm`.
 #[derive(Debug)]
-pub struct Npm;
+pub(crate) struct Npm;
 
 impl LangPkgProgram for Npm {
     fn name(&self) -> &'static str {
@@ -134,7 +134,7 @@ fn is_bootstrapped(provider: &LangPkgProvider, _: &str, tools: &Tools<'_>) -> Re
 }
 
 /// What `npm list --json` printed.
-pub fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> {
+pub(crate) fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> {
     let json = Value::from_json_str(out.trim())
         .map_err(|e| FunctionError::failed(format!("npm lists no JSON: {e}")))?;
     let one = |(name, of): (&Value, &Value)| {
@@ -150,7 +150,7 @@ pub fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> {
 }
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let function = FUNCTIONS.iter().find(|function| function.name == fun)?;
     Some(state_from_args(function, args))
 }

@@ -11,35 +11,35 @@ use zagent_host::text_file;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CommandPlan {
+pub(crate) struct CommandPlan {
     /// In words: the state of the host, or what would be done.
-    pub comment: String,
+    pub(crate) comment: String,
     /// In words: what was done.
-    pub done_comment: String,
-    pub changes: Map,
+    pub(crate) done_comment: String,
+    pub(crate) changes: Map,
     /// Programs and their words; none when everything is right.
-    pub commands: Vec<Vec<String>>,
+    pub(crate) commands: Vec<Vec<String>>,
     /// A file and what it should hold.
-    pub file: Option<(&'static str, String)>,
+    pub(crate) file: Option<(&'static str, String)>,
 }
 
 impl CommandPlan {
     /// Everything is right.
-    pub fn in_sync(comment: impl Into<String>) -> Self {
+    pub(crate) fn in_sync(comment: impl Into<String>) -> Self {
         Self { comment: comment.into(), ..Self::default() }
     }
 }
 
 /// A state function that plans commands.
 #[derive(Clone, Copy)]
-pub struct CommandPlanSpec {
-    pub plan: fn(&StateCtx<'_>, &ChunkArgs<'_>) -> Result<CommandPlan, StateError>,
+pub(crate) struct CommandPlanSpec {
+    pub(crate) plan: fn(&StateCtx<'_>, &ChunkArgs<'_>) -> Result<CommandPlan, StateError>,
     /// Where all of it is kept, so that one change runs after the other.
-    pub lock_path: Option<&'static str>,
+    pub(crate) lock_path: Option<&'static str>,
     /// What is noted before it changes, by the name of the state.
-    pub undoable: Option<&'static dyn Undoable>,
-    pub reads: Effects,
-    pub lasts: bool,
+    pub(crate) undoable: Option<&'static dyn Undoable>,
+    pub(crate) reads: Effects,
+    pub(crate) lasts: bool,
 }
 
 struct CommandPlanner {
@@ -48,7 +48,7 @@ struct CommandPlanner {
 }
 
 /// Makes the state.
-pub fn build(spec: CommandPlanSpec, args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build(spec: CommandPlanSpec, args: &ChunkArgs<'_>) -> BuildResult {
     planned_state::build(CommandPlanner { chunk: args.chunk.clone(), spec })
 }
 

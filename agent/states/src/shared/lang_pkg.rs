@@ -20,7 +20,7 @@ use zagent_host::{CommandOutput, Tools};
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The state that a function of one of these modules makes; nothing when there is no such function.
-pub fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+pub(crate) fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     match state {
         "pip" => crate::pip::build(fun, args),
         "gem" => crate::gem::build(fun, args),
@@ -29,7 +29,7 @@ pub fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult
 }
 
 /// A program that keeps the libraries of a language.
-pub trait LangPkgProgram: std::fmt::Debug + Sync {
+pub(crate) trait LangPkgProgram: std::fmt::Debug + Sync {
     /// Its name, as undo keys hold it.
     fn name(&self) -> &'static str;
 
@@ -88,15 +88,15 @@ pub(crate) fn missing_program(name: &str) -> FunctionError {
 
 /// Where libraries are kept: by which program, in which place, as whom.
 #[derive(Clone, Debug)]
-pub struct LangPkgProvider {
+pub(crate) struct LangPkgProvider {
     /// The program that keeps them.
-    pub program: &'static dyn LangPkgProgram,
+    pub(crate) program: &'static dyn LangPkgProgram,
     /// A virtual environment or a program (pip, gem), a directory (npm).
-    pub location: Option<String>,
+    pub(crate) location: Option<String>,
     /// Who runs the program.
-    pub user: Option<String>,
-    pub cwd: Option<String>,
-    pub env: Vec<(String, String)>,
+    pub(crate) user: Option<String>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) env: Vec<(String, String)>,
 }
 
 /// A text whose addresses hold no logins.
@@ -120,7 +120,7 @@ pub(crate) fn has_login(text: &str) -> bool {
 }
 
 /// Versions by name.
-pub type InstalledVersions = BTreeMap<String, Vec<String>>;
+pub(crate) type InstalledVersions = BTreeMap<String, Vec<String>>;
 
 impl LangPkgProvider {
     /// The program with nothing else said about it.
@@ -164,7 +164,11 @@ impl LangPkgProvider {
     ///
     /// # Errors
     /// Fails when it cannot be started; a program that fails is an answer.
-    pub fn run_command(&self, tools: &Tools<'_>, words: &[String]) -> Result<CommandOutput, FunctionError> {
+    pub(crate) fn run_command(
+        &self,
+        tools: &Tools<'_>,
+        words: &[String],
+    ) -> Result<CommandOutput, FunctionError> {
         let location = self.location.as_deref();
         let mut all = self.program.base_command(location, tools)?;
         let program = all.remove(0);
@@ -186,7 +190,7 @@ impl LangPkgProvider {
     ///
     /// # Errors
     /// Fails when it does.
-    pub fn run_checked(&self, tools: &Tools<'_>, words: &[String]) -> Result<String, FunctionError> {
+    pub(crate) fn run_checked(&self, tools: &Tools<'_>, words: &[String]) -> Result<String, FunctionError> {
         let said = self.run_command(tools, words)?;
         if said.is_success() {
             return Ok(said.stdout);
@@ -200,7 +204,7 @@ impl LangPkgProvider {
     ///
     /// # Errors
     /// Fails when the program does.
-    pub fn list(&self, tools: &Tools<'_>) -> Result<InstalledVersions, FunctionError> {
+    pub(crate) fn list(&self, tools: &Tools<'_>) -> Result<InstalledVersions, FunctionError> {
         self.program.list(self, tools)
     }
 
@@ -242,7 +246,7 @@ struct LangPkgUndo;
 
 const LANG_PKG_UNDO: LangPkgUndo = LangPkgUndo;
 /// The same, for those who put things back.
-pub const UNDOABLE: &dyn Undoable = &LANG_PKG_UNDO;
+pub(crate) const UNDOABLE: &dyn Undoable = &LANG_PKG_UNDO;
 
 impl Undoable for LangPkgUndo {
     fn kind(&self) -> &'static str {

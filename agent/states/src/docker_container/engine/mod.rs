@@ -3,14 +3,14 @@
 //! Law: only what is declared is compared, except for variables, labels, directories and ports: of these a container has what is
 //! declared and what its image brings, and nothing else. What a variable holds is neither among the words of the program nor shown.
 
-pub mod differences;
-pub mod networks;
+pub(crate) mod differences;
+pub(crate) mod networks;
 
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-pub use self::differences::differences;
-pub use self::networks::container_networks;
+pub(crate) use self::differences::differences;
+pub(crate) use self::networks::container_networks;
 use crate::named_args::NamedArgs;
 use zagent_host::exec::command_options::value_text;
 use zagent_host::exec::shell_words;
@@ -129,14 +129,14 @@ fn option_values(value: &Value, shape: OptionShape) -> Vec<String> {
 }
 
 /// The variables of a new container: `A=b`.
-pub fn env_variables(named_args: &NamedArgs<'_>) -> Vec<String> {
+pub(crate) fn env_variables(named_args: &NamedArgs<'_>) -> Vec<String> {
     find_declared(named_args, &["environment", "env"])
         .map(|v| option_values(v, OptionShape::Variables))
         .unwrap_or_default()
 }
 
 /// The options and the command of a new container, without its variables.
-pub fn create_args(
+pub(crate) fn create_args(
     named_args: &NamedArgs<'_>,
     name: &str,
     image: &str,
@@ -184,4 +184,4 @@ fn command_words(value: &Value) -> Result<Vec<String>, FunctionError> {
 }
 
 #[cfg(test)]
-pub mod tests;
+mod tests;
