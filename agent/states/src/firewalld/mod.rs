@@ -27,7 +27,7 @@ const ZONE_LISTS: [(&str, &str); 7] = [
 const SERVICE_LISTS: [(&str, &str); 2] = [("ports", "port"), ("protocols", "protocol")];
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let kind = match fun {
         "present" => "zone",
         "service" => "service",
@@ -202,8 +202,8 @@ impl State for FirewalldState {
 }
 
 /// A zone or service of firewalld: its permanent configuration.
-pub struct FirewalldUndo;
-pub static FIREWALLD_UNDO: FirewalldUndo = FirewalldUndo;
+pub(crate) struct FirewalldUndo;
+pub(crate) static FIREWALLD_UNDO: FirewalldUndo = FirewalldUndo;
 
 impl FirewalldUndo {
     fn parse_key(key: &Value) -> (&str, &str) {

@@ -4,19 +4,19 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::{optional_text_arg, string_list};
-use crate::shared::lang_pkg::LangPkgProvider;
+use super::optional_text_arg;
+use crate::shared::lang_pkg::{LangPkgProgram, LangPkgProvider};
 use zagent_host::{Machine, Tools};
 
 /// Where the libraries are that a call is about.
 pub(crate) fn language_packages(
     args: &FunctionArgs<Value>,
-    kind: &'static str,
+    program: &'static dyn LangPkgProgram,
     place: &str,
 ) -> LangPkgProvider {
     let text = |key: &str| optional_text_arg(args, key).map(str::to_owned);
     LangPkgProvider {
-        kind,
+        program,
         location: text(place),
         user: text("user").or_else(|| text("runas")),
         cwd: text("cwd"),
@@ -28,17 +28,12 @@ pub(crate) fn language_packages(
 pub(crate) fn list_language_packages(
     machine: &Machine,
     args: &FunctionArgs<Value>,
-    kind: &'static str,
+    program: &'static dyn LangPkgProgram,
     place: &str,
 ) -> Result<Value, FunctionError> {
-    let all = language_packages(args, kind, place).list(&Tools::new(machine))?;
+    let all = language_packages(args, program, place).list(&Tools::new(machine))?;
     let prefix =
         optional_text_arg(args, "prefix").or_else(|| optional_text_arg(args, "pkg")).unwrap_or_default();
     let found = all.into_iter().filter(|(name, _)| name.starts_with(prefix));
-    let version = |versions: Vec<String>| match kind {
-        "pip" => versions.into_iter().next().map_or(Value::Null, Value::from),
-        "gem" => string_list(versions),
-        _ => Map::from_iter([("version", versions.join(", "))]).into(),
-    };
-    Ok(found.map(|(name, versions)| (name, version(versions))).collect::<Map>().into())
+    Ok(found.map(|(name, versions)| (name, program.version_value(versions))).collect::<Map>().into())
 }

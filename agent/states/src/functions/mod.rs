@@ -11,15 +11,12 @@ pub(crate) mod lang_pkg;
 pub(crate) mod dig;
 pub(crate) mod disk;
 pub(crate) mod dnsutil;
-pub(crate) mod docker;
 pub(crate) mod filters;
 pub(crate) mod hashutil;
 pub(crate) mod kernelpkg;
 pub(crate) mod log;
 pub(crate) mod lowpkg;
 pub(crate) mod mine;
-pub mod mysql;
-pub mod postgres;
 pub(crate) mod random;
 pub(crate) mod saltutil;
 pub(crate) mod shadow;
@@ -127,15 +124,12 @@ const TABLES: &[&[ExecFunction]] = &[
     dig::TABLE,
     disk::TABLE,
     dnsutil::TABLE,
-    docker::TABLE,
     filters::TABLE,
     hashutil::TABLE,
     kernelpkg::TABLE,
     log::TABLE,
     lowpkg::TABLE,
     mine::TABLE,
-    mysql::FUNCTIONS,
-    postgres::FUNCTIONS,
     random::TABLE,
     saltutil::TABLE,
     shadow::TABLE,
@@ -148,7 +142,8 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static ExecFunction>> =
     LazyLock::new(|| all_functions().map(|f| (f.name, f)).collect());
 
 fn all_functions() -> impl Iterator<Item = &'static ExecFunction> {
-    TABLES.iter().copied().flatten()
+    let stores = crate::groups::stores::MODULES.iter().map(|module| module.functions);
+    TABLES.iter().copied().chain(stores).flatten()
 }
 
 fn find_function(name: &str) -> Option<&'static ExecFunction> {

@@ -5,5 +5,5 @@ use crate::functions::{ExecFunction, query_fn};
 
 /// The execution functions of `gem`.
 pub(crate) const TABLE: &[ExecFunction] = &[query_fn("gem.list", "prefix? ruby? runas? gem_bin?", |m, a| {
-    list_language_packages(m, a, "gem", "gem_bin")
+    list_language_packages(m, a, &super::Gem, "gem_bin")
 })];

@@ -7,8 +7,8 @@ use zagent_config::{Map, Value};
 use crate::functions::{
     ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, query_fn_needing, string_list, text_arg,
 };
-use crate::shared::netfilter;
-use crate::shared::netfilter::{IptablesChain, display_words, iptables_rule};
+use crate::iptables::chain::{IptablesChain, iptables_save};
+use crate::iptables::rule::{display_words, iptables_rule};
 use zagent_host::{Machine, Tools};
 
 /// A chain of a table.
@@ -33,7 +33,7 @@ pub(crate) const TABLE: &[ExecFunction] = &[
         Ok(chain_arg(a).policy(&Tools::new(m))?.map_or(Value::Null, Value::from))
     }),
     query_fn_needing("iptables", "iptables.get_rules", "family?", |m, a| {
-        let saved = netfilter::iptables_save(&Tools::new(m), &chain_arg(a).family)?;
+        let saved = iptables_save(&Tools::new(m), &chain_arg(a).family)?;
         Ok(string_list(saved.lines()))
     }),
     change_fn("iptables.append", RULE_SIGNATURE, |m, a| {

@@ -5,5 +5,5 @@ use crate::functions::{ExecFunction, query_fn};
 
 /// The execution functions of `npm`.
 pub(crate) const TABLE: &[ExecFunction] = &[query_fn("npm.list", "pkg? dir? runas? env? depth?", |m, a| {
-    list_language_packages(m, a, "npm", "dir")
+    list_language_packages(m, a, &super::Npm, "dir")
 })];

@@ -12,16 +12,16 @@ use zagent_host::{Machine, Tools};
 /// The execution functions of `pip`.
 pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("pip.list", "prefix? bin_env? user? cwd? env_vars? **", |m, a| {
-        list_language_packages(m, a, "pip", "bin_env")
+        list_language_packages(m, a, &super::Pip, "bin_env")
     }),
     query_fn("pip.freeze", "bin_env? user? cwd? use_vt? env_vars? **", |m, a| {
-        let out = language_packages(a, "pip", "bin_env")
+        let out = language_packages(a, &super::Pip, "bin_env")
             .run_checked(&Tools::new(m), &["freeze".into(), "--all".into()])?;
         Ok(string_list(out.lines()))
     }),
     query_fn("pip.version", "bin_env? cwd? user?", |m, a| {
-        let out =
-            language_packages(a, "pip", "bin_env").run_checked(&Tools::new(m), &["--version".into()])?;
+        let out = language_packages(a, &super::Pip, "bin_env")
+            .run_checked(&Tools::new(m), &["--version".into()])?;
         Ok(out.split_whitespace().nth(1).unwrap_or_default().into())
     }),
     change_fn("pip.install", "pkgs? requirements? bin_env? user? cwd? upgrade? extra_args? **", |m, a| {
@@ -54,7 +54,7 @@ fn list_arg(args: &FunctionArgs<Value>, key: &str) -> Vec<String> {
 
 /// What pip said to these words.
 fn run_pip(machine: &Machine, args: &FunctionArgs<Value>, words: &[String]) -> Result<Value, FunctionError> {
-    let output = language_packages(args, "pip", "bin_env").run_command(&Tools::new(machine), words)?;
+    let output = language_packages(args, &super::Pip, "bin_env").run_command(&Tools::new(machine), words)?;
     Ok(Map::from_iter([
         ("retcode", Value::from(i64::from(output.code))),
         ("stdout", output.stdout.trim_end().into()),

@@ -1,28 +1,25 @@
-//! States of the modules `apache_module`, `apache_site` and `apache_conf` (Debian's links and their programs), and those of
-//! `stateconf`, which do nothing.
+//! What the modules `apache_*` share: Debian's links for modules, sites and configurations, and the programs that make them.
 
 use std::path::PathBuf;
 
 use zagent_config::{Map, Value};
 
-use crate::databases::NamedArgs;
-use crate::groups::stores::{PlannedChange, StorePlan, StorePlannerRow, StoreUndo};
-use crate::{StateCtx, StateError};
+use super::planned_state::{PlannedChange, StatePlan};
+use super::store_plan::{StoreFunction, StoreModule};
+use super::store_undo::StoreUndo;
+use crate::named_args::NamedArgs;
+use crate::{Effects, StateCtx, StateError};
 
-pub const PLANNERS: &[StorePlannerRow] = &[
-    ("apache_module", "enabled", |g, s| plan_link(g, s, "module", true), None),
-    ("apache_module", "disabled", |g, s| plan_link(g, s, "module", false), None),
-    ("apache_site", "enabled", |g, s| plan_link(g, s, "site", true), None),
-    ("apache_site", "disabled", |g, s| plan_link(g, s, "site", false), None),
-    ("apache_conf", "enabled", |g, s| plan_link(g, s, "conf", true), None),
-    ("apache_conf", "disabled", |g, s| plan_link(g, s, "conf", false), None),
-    ("stateconf", "set", plan_nothing, None),
-    ("stateconf", "context", plan_nothing, None),
-];
+/// The state functions of a module.
+pub(crate) const fn link_states(functions: &'static [StoreFunction]) -> StoreModule {
+    let reads = Effects::FILES.union(Effects::PACKAGE_FILES);
+    StoreModule { functions, login: None, reads, writes: Effects::PACKAGE_FILES }
+}
 
 /// Whether a module, site or configuration is enabled.
-pub static APACHE_UNDO: StoreUndo = StoreUndo {
+pub(crate) static APACHE_UNDO: StoreUndo = StoreUndo {
     kind: "apache",
+    login: None,
     capture: |given, ctx| {
         Ok(is_enabled(ctx, &given.require_text("type")?, &given.require_text("name")?)?.into())
     },
@@ -60,24 +57,25 @@ fn run_a2_program(ctx: &StateCtx<'_>, kind: &str, name: &str, enables: bool) -> 
     Ok(ctx.tools().run_checked(&program, args).map(|_| ())?)
 }
 
-fn plan_link(
+/// Plans a link that has to be there or to go.
+pub(crate) fn plan_link(
     given: &NamedArgs<'_>,
     ctx: &StateCtx<'_>,
     kind: &'static str,
     enables: bool,
-) -> Result<StorePlan, StateError> {
+) -> Result<StatePlan, StateError> {
     let name = given.require_text("name")?;
     if name.starts_with('-') || name.contains('/') {
         return Err(StateError::new(format!("`{name}` cannot be the name of an Apache {kind}")));
     }
     let (verb, past) = if enables { ("enable", "enabled") } else { ("disable", "disabled") };
     if is_enabled(ctx, kind, &name)? == enables {
-        return Ok(StorePlan::InSync(format!("{name} already {past}.")));
+        return Ok(StatePlan::InSync(format!("{name} already {past}.")));
     }
     let own = Value::from(name.as_str());
     let (old, new) = if enables { (Value::Null, own) } else { (own, Value::Null) };
     let key = Map::from_iter([("name", name.as_str()), ("type", kind)]);
-    Ok(StorePlan::Change(PlannedChange {
+    Ok(StatePlan::Change(PlannedChange {
         preview_comment: format!("Apache {kind} {name} is set to be {past}."),
         done_comment: format!("Apache {kind} {name} {past}."),
         failure_prefix: format!("Failed to {verb} {name} Apache {kind}"),
@@ -85,12 +83,6 @@ fn plan_link(
         undoable: Some((&APACHE_UNDO, key.into())),
         run_change: Box::new(move |ctx| run_a2_program(ctx, kind, &name, enables)),
     }))
-}
-
-/// `stateconf` only speaks to a renderer.
-#[expect(clippy::unnecessary_wraps, reason = "it is a planner among others")]
-fn plan_nothing(_: &NamedArgs<'_>, _: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    Ok(StorePlan::InSync(String::new()))
 }
 
 #[cfg(test)]
