@@ -7,9 +7,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::schema::{self, FunctionDoc, StateParameter};
+use zagent_compiler::schema::{FunctionDoc, StateParameter, keywords};
 use zagent_compiler::{CompileOptions, CompileTarget, Compiler};
 use zagent_config::Value;
+use zagent_states::schema;
 use zagent_tests::memory::{Tree, inputs};
 
 fn book() -> PathBuf {
@@ -22,7 +23,7 @@ fn pages() -> Vec<(String, String)> {
         ("reference/states.md".to_owned(), index()),
         ("reference/states/every-state.md".to_owned(), every_state()),
     ];
-    let modules = schema::described_modules();
+    let modules = schema().described_modules();
     pages.extend(modules.map(|name| (format!("reference/states/{name}.md"), module(name))));
     pages
 }
@@ -31,11 +32,11 @@ fn index() -> String {
     let mut page = "# States\n\nWhat the functions of each module do and take. `zagent explain file.managed` tells the same \
                     on the command line. Parameters are checked against it before a run.\n\n"
         .to_owned();
-    for name in schema::described_modules() {
+    for name in schema().described_modules() {
         let _ = writeln!(
             page,
             "- [{name}](states/{name}.md): {}",
-            schema::module_purpose(name).unwrap_or_default()
+            schema().module_purpose(name).unwrap_or_default()
         );
     }
     page.push_str(
@@ -46,7 +47,7 @@ fn index() -> String {
 
 fn every_state() -> String {
     let mut page = "# Every state\n\nWhat a state takes, whatever its function.\n".to_owned();
-    for group in schema::keywords() {
+    for group in keywords() {
         let _ = write!(page, "\n## {}\n\n{}\n", group.name, group.summary);
         page.push_str(&table(&group.parameters));
     }
@@ -54,8 +55,8 @@ fn every_state() -> String {
 }
 
 fn module(name: &str) -> String {
-    let mut page = format!("# {name}\n\n{}\n", schema::module_purpose(name).unwrap_or_default());
-    let functions = schema::described_functions().filter(|d| d.module == name);
+    let mut page = format!("# {name}\n\n{}\n", schema().module_purpose(name).unwrap_or_default());
+    let functions = schema().described_functions().filter(|d| d.module == name);
     for told in functions {
         function(&mut page, &told);
     }
@@ -131,7 +132,7 @@ fn every_page_is_in_the_contents_and_no_page_is_left_over() {
 
 #[test]
 fn every_example_compiles_and_uses_its_function() {
-    for told in schema::described_functions() {
+    for told in schema().described_functions() {
         let what = format!("{}.{}", told.module, told.name);
         let files = vec![("example.sls".to_owned(), told.example.clone().into_bytes())];
         let inputs =

@@ -7,6 +7,7 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, change_fn, flag_arg, query_fn, text_arg};
+use crate::alias::aliases_file;
 use crate::at::at_queue;
 use crate::cron::crontab;
 use crate::cron::crontab::{CronJob, Crontab, CrontabChange, TIME_FIELDS, job_to_map};
@@ -101,10 +102,10 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     }),
     change_fn("aliases.set_target", "alias target", |m, a| {
         let target = text_list(a.get("target")).join(", ");
-        edit_aliases(m, |old| hosts_file::set_mail_alias(old, &arg_or_empty(a, "alias"), Some(&target)))
+        edit_aliases(m, |old| aliases_file::set_mail_alias(old, &arg_or_empty(a, "alias"), Some(&target)))
     }),
     change_fn("aliases.rm_alias", "alias", |m, a| {
-        edit_aliases(m, |old| hosts_file::set_mail_alias(old, &arg_or_empty(a, "alias"), None))
+        edit_aliases(m, |old| aliases_file::set_mail_alias(old, &arg_or_empty(a, "alias"), None))
     }),
     query_fn("ini.get_option", "file_name section option separator? encoding?", |m, a| {
         let section = non_empty_arg(a, "section");
@@ -279,7 +280,7 @@ fn set_cron_job(
 }
 
 fn mail_aliases(machine: &Machine) -> Result<Map, FunctionError> {
-    let all = hosts_file::mail_aliases(&machine.read(ALIASES)?.unwrap_or_default());
+    let all = aliases_file::mail_aliases(&machine.read(ALIASES)?.unwrap_or_default());
     Ok(all.into_iter().map(|(name, target)| (Value::from(name), Value::from(target))).collect())
 }
 

@@ -2,10 +2,11 @@
 
 use zagent_config::Map;
 
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, redact_logins};
+use crate::shared::lang_pkg::{InstalledVersions, LANG_PKG_UNDO, LangPkgProvider, redact_logins};
 use crate::shared::pep440::satisfies;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
@@ -23,8 +24,17 @@ pub fn parse_list(out: &str) -> InstalledVersions {
     out.lines().filter_map(one).collect()
 }
 
+/// The module `gem`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "gem",
+    build,
+    functions: &[],
+    undo: &[&LANG_PKG_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "installed" => GemFunction::Install,
         "removed" => GemFunction::Remove,

@@ -11,13 +11,22 @@ use crate::shared::netfilter;
 use crate::shared::netfilter::{IptablesChain, display_words, iptables_rule};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
-    Undoable, Verdict,
+    StateModule, Undoable, Verdict,
 };
 use zagent_host::Tools;
 use zagent_host::fs::FileMeta;
 
+/// The module `iptables`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "iptables",
+    build,
+    functions: &[],
+    undo: &[&IPTABLES_CHAIN_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "append" => IptablesFunction::Append,
         "insert" => IptablesFunction::Insert,

@@ -7,7 +7,7 @@ use zagent_config::{Map, Value};
 use crate::shared::netfilter::{nft_family, nft_rule, normalize_nft_rule};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
-    Undoable, Verdict,
+    StateModule, Undoable, Verdict,
 };
 use zagent_host::Tools;
 use zagent_host::fs::FileMeta;
@@ -15,8 +15,17 @@ use zagent_host::fs::FileMeta;
 /// Where Debian keeps the rules; a directory elsewhere.
 const DEBIAN_CONF: &str = "/etc/nftables.conf";
 
+/// The module `nftables`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "nftables",
+    build,
+    functions: &[],
+    undo: &[&NFT_TABLE_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "append" => NftablesFunction::Append,
         "insert" => NftablesFunction::Insert,

@@ -3,9 +3,10 @@
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider};
+use crate::shared::lang_pkg::{InstalledVersions, LANG_PKG_UNDO, LangPkgProvider};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::exec::command_options::value_text;
 use zagent_host::refuse_option;
@@ -26,8 +27,17 @@ pub fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> {
         .collect())
 }
 
+/// The module `npm`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "npm",
+    build,
+    functions: &[],
+    undo: &[&LANG_PKG_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "installed" => NpmFunction::Install,
         "removed" => NpmFunction::Remove,

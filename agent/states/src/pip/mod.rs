@@ -6,10 +6,11 @@ use zagent_config::{Map, Value};
 
 use crate::file::sources;
 use crate::file::sources::ContentLocation;
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, has_login, redact_logins};
+use crate::shared::lang_pkg::{InstalledVersions, LANG_PKG_UNDO, LangPkgProvider, has_login, redact_logins};
 use crate::shared::pep440::{PipRequirement, normalize_name};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::exec::command_options::value_text;
 use zagent_host::refuse_option;
@@ -27,8 +28,17 @@ pub fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> {
     Ok(json.as_list().into_iter().flat_map(|l| l.iter()).filter_map(one).collect())
 }
 
+/// The module `pip`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "pip",
+    build,
+    functions: &[],
+    undo: &[&LANG_PKG_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "installed" => PipFunction::Install,
         "removed" => PipFunction::Remove,

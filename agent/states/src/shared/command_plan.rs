@@ -3,8 +3,8 @@
 use zagent_compiler::Chunk;
 use zagent_config::Map;
 
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs};
 use crate::{ApplyResult, CheckResult, Effects, LockKey, State, StateCtx, StateError, Undoable};
+use crate::{BuildResult, ChunkArgs};
 use zagent_host::Tools;
 use zagent_host::text_file;
 

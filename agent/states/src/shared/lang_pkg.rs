@@ -10,22 +10,12 @@ use std::time::Duration;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs, Undoable};
-use crate::{StateCtx, StateError};
+use crate::{ChunkArgs, StateCtx, StateError, Undoable};
 use zagent_host::exec::command_options::{RunAsUser, value_text};
 use zagent_host::{CommandOutput, Tools};
 
 /// How long a library may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// The state that a function of one of these modules makes; nothing when there is no such function.
-pub fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    match state {
-        "pip" => crate::pip::build(fun, args),
-        "gem" => crate::gem::build(fun, args),
-        _ => crate::npm::build(fun, args),
-    }
-}
 
 /// Where libraries are kept: by which program, in which place, as whom.
 #[derive(Clone, Debug, Default)]
@@ -220,11 +210,9 @@ impl LangPkgProvider {
 }
 
 /// A library.
-struct LangPkgUndo;
+pub(crate) struct LangPkgUndo;
 
-const LANG_PKG_UNDO: LangPkgUndo = LangPkgUndo;
-/// The same, for those who put things back.
-pub const UNDOABLE: &dyn Undoable = &LANG_PKG_UNDO;
+pub(crate) const LANG_PKG_UNDO: LangPkgUndo = LangPkgUndo;
 
 impl Undoable for LangPkgUndo {
     fn kind(&self) -> &'static str {

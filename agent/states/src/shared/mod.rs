@@ -1,6 +1,7 @@
 //! What several state modules share.
 
 pub mod account_checks;
+pub mod accounts;
 pub mod command_plan;
 pub mod lang_pkg;
 pub mod netfilter;
