@@ -1,6 +1,6 @@
 //! Salt's commands, functions by name, and the history.
 
-use zagent_compiler::schema;
+use zagent_compiler::schema::ModuleSchema;
 
 use super::{SAMPLE, Said, Tree, alone, zagent};
 use zagent_config::SecretMask;
@@ -154,11 +154,11 @@ fn functions_are_called_by_name() {
 
 #[test]
 fn read_only_functions_change_nothing() {
-    let both = |module: &schema::StateModule| {
+    let both = |module: &ModuleSchema| {
         let names = module.functions().map(|f| format!("{}.{}", module.name, f.name));
         names.filter(|name| zagent_states::functions::is_read_only(name)).collect::<Vec<_>>()
     };
-    let asked: Vec<String> = schema::modules().iter().flat_map(both).collect();
+    let asked: Vec<String> = zagent_states::schema().modules().iter().flat_map(both).collect();
     assert_eq!(asked, ["service.disabled", "service.enabled", "service.masked"]);
 
     let tree = Tree::new(SAMPLE);

@@ -3,8 +3,8 @@
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
+use super::aliases_file;
 use crate::functions::{ExecFunction, arg_or_empty, change_fn, edit_text_file, query_fn, text_arg};
-use crate::host::hosts_file;
 use zagent_host::exec::command_options::text_list;
 use zagent_host::{Machine, Tools};
 
@@ -22,15 +22,15 @@ pub(crate) const TABLE: &[ExecFunction] = &[
     }),
     change_fn("aliases.set_target", "alias target", |m, a| {
         let target = text_list(a.get("target")).join(", ");
-        edit_aliases(m, |old| hosts_file::set_mail_alias(old, &arg_or_empty(a, "alias"), Some(&target)))
+        edit_aliases(m, |old| aliases_file::set_mail_alias(old, &arg_or_empty(a, "alias"), Some(&target)))
     }),
     change_fn("aliases.rm_alias", "alias", |m, a| {
-        edit_aliases(m, |old| hosts_file::set_mail_alias(old, &arg_or_empty(a, "alias"), None))
+        edit_aliases(m, |old| aliases_file::set_mail_alias(old, &arg_or_empty(a, "alias"), None))
     }),
 ];
 
 fn mail_aliases(machine: &Machine) -> Result<Map, FunctionError> {
-    let all = hosts_file::mail_aliases(&machine.read(ALIASES)?.unwrap_or_default());
+    let all = aliases_file::mail_aliases(&machine.read(ALIASES)?.unwrap_or_default());
     Ok(all.into_iter().map(|(name, target)| (Value::from(name), Value::from(target))).collect())
 }
 

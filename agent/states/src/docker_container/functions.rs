@@ -5,7 +5,7 @@ use zagent_config::{FunctionError, Value};
 use crate::functions::{ExecFunction, change_fn, query_fn};
 use crate::shared::docker_functions::{inspect_objects, list_objects, run_verb, with_engine};
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("docker.version", "provider?", |m, a| {
         with_engine(m, a, |engine, tools, _| Ok(engine.run_checked(tools, &["--version".to_owned()])?.into()))
     }),

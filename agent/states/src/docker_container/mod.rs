@@ -25,9 +25,9 @@ use zagent_host::exec::command_options::value_text;
 pub(crate) const MODULE: StateModule = StateModule {
     name: "docker_container",
     build,
-    functions: functions::FUNCTIONS,
+    functions: functions::TABLE,
     undo: &[&DOCKER_CONTAINER_UNDO],
-    description: "",
+    description: include_str!("description.txt"),
 };
 
 static STATES: StoreModule = StoreModule::new(

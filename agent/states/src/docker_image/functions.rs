@@ -3,7 +3,7 @@
 use crate::functions::{ExecFunction, change_fn, query_fn};
 use crate::shared::docker_functions::{inspect_objects, list_objects, run_verb};
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("docker.images", "provider?", |m, a| {
         list_objects(m, a, &["images", "--no-trunc", "--format", "{{json .}}"])
     }),

@@ -3,5 +3,5 @@
 use crate::functions::{ExecFunction, query_fn};
 use crate::shared::docker_functions::inspect_objects;
 
-pub(crate) const FUNCTIONS: &[ExecFunction] =
+pub(crate) const TABLE: &[ExecFunction] =
     &[query_fn("docker.inspect_network", "name provider?", |m, a| inspect_objects(m, a, &["network"]))];

@@ -17,9 +17,9 @@ use zagent_host::exec::command_options::value_text;
 pub(crate) const MODULE: StateModule = StateModule {
     name: "docker_volume",
     build,
-    functions: functions::FUNCTIONS,
+    functions: functions::TABLE,
     undo: &[&DOCKER_OBJECT_UNDO],
-    description: "",
+    description: include_str!("description.txt"),
 };
 
 static STATES: StoreModule = StoreModule::new(

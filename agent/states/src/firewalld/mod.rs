@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use zagent_config::{Map, Value};
 
 use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule, Undoable,
 };
 use zagent_host::Tools;
 
@@ -25,6 +26,15 @@ const ZONE_LISTS: [(&str, &str); 7] = [
 ];
 /// Parameters of a service.
 const SERVICE_LISTS: [(&str, &str); 2] = [("ports", "port"), ("protocols", "protocol")];
+
+/// The module `firewalld`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "firewalld",
+    build,
+    functions: functions::TABLE,
+    undo: &[&FIREWALLD_UNDO],
+    description: include_str!("description.txt"),
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {

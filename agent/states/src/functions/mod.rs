@@ -86,41 +86,8 @@ pub(crate) const fn change_fn(
     ExecFunction { name, signature, needs_program: None, changes_host: true, body }
 }
 
-/// The tables of all modules: those that stand beside their state, then those of modules that have none.
-const TABLES: &[&[ExecFunction]] = &[
-    crate::alias::functions::TABLE,
-    crate::alternatives::functions::TABLE,
-    crate::at::functions::TABLE,
-    crate::cmd::functions::TABLE,
-    crate::cron::functions::TABLE,
-    crate::debconf::functions::TABLE,
-    crate::environ::functions::TABLE,
-    crate::event::functions::TABLE,
-    crate::file::functions::TABLE,
-    crate::firewalld::functions::TABLE,
-    crate::gem::functions::TABLE,
-    crate::git::functions::TABLE,
-    crate::group::functions::TABLE,
-    crate::host::functions::TABLE,
-    crate::http::functions::TABLE,
-    crate::ini::functions::TABLE,
-    crate::iptables::functions::TABLE,
-    crate::kmod::functions::TABLE,
-    crate::locale::functions::TABLE,
-    crate::logrotate::functions::TABLE,
-    crate::mount::functions::TABLE,
-    crate::network::functions::TABLE,
-    crate::nftables::functions::TABLE,
-    crate::npm::functions::TABLE,
-    crate::pip::functions::TABLE,
-    crate::pkg::functions::TABLE,
-    crate::pkgrepo::functions::TABLE,
-    crate::service::functions::TABLE,
-    crate::sysctl::functions::TABLE,
-    crate::system::functions::TABLE,
-    crate::timezone::functions::TABLE,
-    crate::user::functions::TABLE,
-    crate::x509::functions::TABLE,
+/// The tables of execution modules that have no state module; the others stand beside their states.
+const STATELESS: &[&[ExecFunction]] = &[
     dig::TABLE,
     disk::TABLE,
     dnsutil::TABLE,
@@ -142,8 +109,8 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static ExecFunction>> =
     LazyLock::new(|| all_functions().map(|f| (f.name, f)).collect());
 
 fn all_functions() -> impl Iterator<Item = &'static ExecFunction> {
-    let stores = crate::groups::stores::MODULES.iter().map(|module| module.functions);
-    TABLES.iter().copied().chain(stores).flatten()
+    let modules = crate::registry::MODULES.iter().map(|module| module.functions);
+    modules.chain(STATELESS.iter().copied()).flatten()
 }
 
 fn find_function(name: &str) -> Option<&'static ExecFunction> {

@@ -11,7 +11,7 @@ use crate::shared::lang_pkg_state::{
 };
 use crate::shared::pep440::satisfies;
 use crate::shared::planned_state::to_strings;
-use crate::{BuildResult, ChunkArgs, StateError};
+use crate::{BuildResult, ChunkArgs, StateError, StateModule};
 use zagent_host::Tools;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
@@ -164,6 +164,15 @@ pub(crate) fn parse_list(out: &str) -> InstalledVersions {
     };
     out.lines().filter_map(one).collect()
 }
+
+/// The module `gem`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "gem",
+    build,
+    functions: functions::TABLE,
+    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    description: include_str!("description.txt"),
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {

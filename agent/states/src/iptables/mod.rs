@@ -14,8 +14,17 @@ use zagent_config::{Map, Value};
 use self::chain::{IptablesChain, iptables_save};
 use self::rule::{display_words, iptables_rule};
 use crate::shared::netfilter::{FirewallFunction, FirewallItem, FirewallNames, FirewallState, SaveTarget};
-use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError, Undoable};
+use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError, StateModule, Undoable};
 use zagent_host::Tools;
+
+/// The module `iptables`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "iptables",
+    build,
+    functions: functions::TABLE,
+    undo: &[&IPTABLES_CHAIN_UNDO],
+    description: include_str!("description.txt"),
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {

@@ -6,7 +6,7 @@ use crate::databases::mysql::{self, quote_ident};
 use crate::functions::{ExecFunction, string_list};
 use crate::shared::mysql_functions::{change_fn, execute_statement, mysql_signature, query_fn, with_client};
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("mysql.db_list", mysql_signature!(""), |m, a| {
         with_client(m, a, |sql, tools, _| {
             Ok(string_list(sql.column(tools, "SHOW DATABASES").unwrap_or_default()))

@@ -8,7 +8,7 @@ use crate::shared::mysql_functions::{
 
 const GRANT_SIGNATURE: &str = mysql_signature!("grant database user host? grant_option? escape? ssl_option?");
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("mysql.user_grants", mysql_signature!("user host?"), |m, a| {
         with_account(m, a, |sql, tools, _, (user, host)| {
             let lines = mysql_grant::show_grants(sql, tools, user, host)?;

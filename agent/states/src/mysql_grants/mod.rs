@@ -18,9 +18,9 @@ use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 pub(crate) const MODULE: StateModule = StateModule {
     name: "mysql_grants",
     build,
-    functions: functions::FUNCTIONS,
+    functions: functions::TABLE,
     undo: &[&MYSQL_GRANTS_UNDO],
-    description: "",
+    description: include_str!("description.txt"),
 };
 
 static STATES: StoreModule = StoreModule::new(

@@ -8,7 +8,7 @@ use crate::functions::ExecFunction;
 use crate::shared::mysql_functions::{MysqlResult, change_fn, mysql_signature, query_fn, with_client};
 use zagent_host::Machine;
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("mysql.version", mysql_signature!(""), |m, a| {
         with_client(m, a, |sql, tools, _| Ok(sql.version(tools)?.into()))
     }),

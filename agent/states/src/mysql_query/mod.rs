@@ -19,7 +19,7 @@ const QUERY_IRREVERSIBLE: &str = "nobody knows what a query changes";
 
 /// The module `mysql_query`.
 pub(crate) const MODULE: StateModule =
-    StateModule { name: "mysql_query", build, functions: functions::FUNCTIONS, undo: &[], description: "" };
+    StateModule { name: "mysql_query", build, functions: functions::TABLE, undo: &[], description: "" };
 
 static STATES: StoreModule =
     StoreModule::new(&[query_state("run"), query_state("run_file")], Some(&MYSQL_LOGIN));

@@ -12,7 +12,7 @@ const USER_SIGNATURE: &str = mysql_signature!(
     "user host? password? password_hash? allow_passwordless? unix_socket? password_column? auth_plugin?"
 );
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("mysql.user_list", mysql_signature!(""), |m, a| {
         with_client(m, a, |sql, tools, _| {
             let rows = sql.rows(tools, "SELECT User, Host FROM mysql.user")?;

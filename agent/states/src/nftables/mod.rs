@@ -12,11 +12,20 @@ use zagent_config::{Map, Value};
 
 use self::rule::{nft_family, nft_rule, normalize_nft_rule};
 use crate::shared::netfilter::{FirewallFunction, FirewallItem, FirewallNames, FirewallState, SaveTarget};
-use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError, Undoable};
+use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError, StateModule, Undoable};
 use zagent_host::Tools;
 
 /// Where Debian keeps the rules; a directory elsewhere.
 const DEBIAN_CONF: &str = "/etc/nftables.conf";
+
+/// The module `nftables`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "nftables",
+    build,
+    functions: functions::TABLE,
+    undo: &[&NFT_TABLE_UNDO],
+    description: include_str!("description.txt"),
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {

@@ -12,7 +12,7 @@ use crate::shared::lang_pkg_state::{
     ChangeReport, LangPkgAction, LangPkgFunction, LangPkgRequest, LangPkgState, LangPkgStates,
 };
 use crate::shared::planned_state::to_strings;
-use crate::{BuildResult, ChunkArgs, StateError};
+use crate::{BuildResult, ChunkArgs, StateError, StateModule};
 use zagent_host::Tools;
 use zagent_host::exec::command_options::value_text;
 use zagent_host::refuse_option;
@@ -150,6 +150,15 @@ pub(crate) fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> 
         .filter_map(one)
         .collect())
 }
+
+/// The module `npm`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "npm",
+    build,
+    functions: functions::TABLE,
+    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    description: include_str!("description.txt"),
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {

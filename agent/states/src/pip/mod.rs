@@ -18,13 +18,23 @@ use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, has_login, red
 use crate::shared::pep440::{PipRequirement, normalize_name};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::exec::command_options::value_text;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
 
+/// The module `pip`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "pip",
+    build,
+    functions: functions::TABLE,
+    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "installed" => PipFunction::Install,
         "removed" => PipFunction::Remove,

@@ -8,7 +8,7 @@ use crate::shared::postgres_functions::{
     change_fn, has_named, list_query, postgres_signature, query_fn, run_sql, with_client,
 };
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("postgres.version", postgres_signature!(""), |m, a| {
         with_client(m, a, |psql, tools, _| Ok(psql.run(tools, "SHOW server_version;")?.trim().into()))
     }),

@@ -21,9 +21,9 @@ const DATABASE_DROPPED: &str = "a database that was dropped cannot come back";
 pub(crate) const MODULE: StateModule = StateModule {
     name: "postgres_database",
     build,
-    functions: functions::FUNCTIONS,
+    functions: functions::TABLE,
     undo: &[&POSTGRES_DATABASE_UNDO],
-    description: "",
+    description: include_str!("description.txt"),
 };
 
 static STATES: StoreModule = StoreModule::new(

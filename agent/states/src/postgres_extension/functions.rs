@@ -6,7 +6,7 @@ use crate::shared::postgres_functions::{
     change_fn, has_named, list_query, postgres_signature, query_fn, run_sql, with_client,
 };
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("postgres.available_extensions", postgres_signature!(""), |m, a| {
         list_query(m, a, postgres_objects::LIST_AVAILABLE_EXTENSIONS)
     }),

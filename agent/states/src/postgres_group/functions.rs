@@ -5,7 +5,7 @@ use crate::shared::postgres_functions::{
     change_fn, create_role, drop_role, postgres_signature, role_signature, update_role,
 };
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     change_fn("postgres.group_create", role_signature!("groupname"), |m, a| {
         create_role(m, a, "groupname", false)
     }),

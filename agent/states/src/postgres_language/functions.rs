@@ -6,7 +6,7 @@ use crate::databases::postgres_objects;
 use crate::functions::ExecFunction;
 use crate::shared::postgres_functions::{has_named, postgres_signature, query_fn, with_client};
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("postgres.language_list", postgres_signature!(""), |m, a| {
         with_client(m, a, |psql, tools, _| {
             let all = psql.rows_by_name(tools, postgres_objects::LIST_LANGUAGES)?;

@@ -13,7 +13,7 @@ use zagent_host::Machine;
 const PRIVILEGES_SIGNATURE: &str =
     postgres_signature!("name object_name object_type privileges? grant_option? prepend?");
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("postgres.has_privileges", PRIVILEGES_SIGNATURE, |m, a| {
         with_client(m, a, |psql, tools, named_args| {
             Ok(PrivilegeRequest::new(named_args)?.has_privileges(psql, tools, true)?.into())

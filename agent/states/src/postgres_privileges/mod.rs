@@ -18,9 +18,9 @@ use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 pub(crate) const MODULE: StateModule = StateModule {
     name: "postgres_privileges",
     build,
-    functions: functions::FUNCTIONS,
+    functions: functions::TABLE,
     undo: &[&POSTGRES_PRIVILEGES_UNDO],
-    description: "",
+    description: include_str!("description.txt"),
 };
 
 static STATES: StoreModule = StoreModule::new(

@@ -14,7 +14,7 @@ const SCHEMA_LIST_SIGNATURE: &str = "dbname db_user? db_password? db_host? db_po
 const SCHEMA_SIGNATURE: &str = "dbname name db_user? db_password? db_host? db_port? user?";
 const SCHEMA_CREATE_SIGNATURE: &str = "dbname name owner? user? db_user? db_password? db_host? db_port?";
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("postgres.schema_list", SCHEMA_LIST_SIGNATURE, |m, a| {
         with_schema_args(m, a, |psql, tools, _| list_schemas(psql, tools, Value::from))
     }),

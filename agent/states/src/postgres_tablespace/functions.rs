@@ -7,7 +7,7 @@ use crate::shared::postgres_functions::{
     change_fn, has_named, list_query, postgres_signature, query_fn, run_sql,
 };
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("postgres.tablespace_list", postgres_signature!(""), |m, a| {
         list_query(m, a, postgres_objects::LIST_TABLESPACES)
     }),

@@ -8,7 +8,7 @@ use crate::shared::postgres_functions::{
     change_fn, create_role, drop_role, postgres_signature, query_fn, role_signature, update_role, with_client,
 };
 
-pub(crate) const FUNCTIONS: &[ExecFunction] = &[
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("postgres.user_list", postgres_signature!("return_password?"), |m, a| {
         with_client(m, a, |psql, tools, named_args| {
             Ok(postgres_role::list_roles(psql, tools, named_args.is_enabled("return_password"))?.into())

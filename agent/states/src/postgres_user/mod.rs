@@ -11,9 +11,9 @@ use crate::{BuildResult, ChunkArgs};
 pub(crate) const MODULE: StateModule = StateModule {
     name: "postgres_user",
     build,
-    functions: functions::FUNCTIONS,
+    functions: functions::TABLE,
     undo: &[&POSTGRES_ROLE_UNDO],
-    description: "",
+    description: include_str!("description.txt"),
 };
 
 static STATES: StoreModule = StoreModule::new(

@@ -12,21 +12,12 @@ use zagent_config::Value;
 use crate::gem::Gem;
 use crate::npm::Npm;
 use crate::pip::Pip;
-use crate::{BuildResult, ChunkArgs, StateCtx, StateError, Undoable};
+use crate::{ChunkArgs, StateCtx, StateError, Undoable};
 use zagent_host::exec::command_options::{RunAsUser, value_text};
 use zagent_host::{CommandOutput, Tools};
 
 /// How long a library may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// The state that a function of one of these modules makes; nothing when there is no such function.
-pub(crate) fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    match state {
-        "pip" => crate::pip::build(fun, args),
-        "gem" => crate::gem::build(fun, args),
-        _ => crate::npm::build(fun, args),
-    }
-}
 
 /// A program that keeps the libraries of a language.
 pub(crate) trait LangPkgProgram: std::fmt::Debug + Sync {
@@ -242,7 +233,7 @@ impl LangPkgProvider {
 }
 
 /// A library.
-struct LangPkgUndo;
+pub(crate) struct LangPkgUndo;
 
 const LANG_PKG_UNDO: LangPkgUndo = LangPkgUndo;
 /// The same, for those who put things back.

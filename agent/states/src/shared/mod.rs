@@ -1,6 +1,7 @@
 //! What several state modules share.
 
 pub mod account_checks;
+pub mod accounts;
 pub(crate) mod apache;
 pub mod command_plan;
 pub(crate) mod docker;

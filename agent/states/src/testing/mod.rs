@@ -127,6 +127,7 @@ impl StateTestBed {
             states: Arc::new(tree.clone()),
             pillar: Arc::new(TestFiles::default()),
             host: Arc::new(LiveHost::new(Arc::new(grains), LiveHostSettings::new("web-01"))),
+            schema: crate::schema(),
             options: Arc::new(CompileOptions::default()),
         };
         let want = CompileTarget::Sls { names: vec!["t".into()], env: "base".into() };
