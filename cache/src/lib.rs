@@ -4,6 +4,8 @@
 //! name or a symlink that leaves it is refused as a whole. Trust levels are types: [`StagedRevision`],
 //! [`VerifiedTree`], [`Generation`]; each is created only from the one before.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 mod cache;
 mod commit_tree;
 mod disk;

@@ -3,6 +3,8 @@
 //! Law: it is disposable. Every object is hashed when it is read, nothing in it is trusted, and a new store replaces it
 //! completely or not at all.
 
+#![expect(clippy::disallowed_methods, reason = "replaces the store as a whole and retries a locked one")]
+
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;

@@ -3,6 +3,8 @@
 //! Law: the core is pure. [`record`], [`plan`], [`phase`] and [`node`] are functions of their arguments, including the
 //! time; boards, slots and processes are at the edges.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 pub mod artifact;
 mod batches;
 pub mod board;

@@ -2,6 +2,11 @@
 //!
 //! Law: the code follows the order of the agent's steps.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! The edge to the host: what the agent asks of the machine beside its files.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 pub mod facts;
 pub mod fs;
 pub mod text_file;

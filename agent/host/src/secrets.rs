@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::exec::error_message;
 use super::exec::{self, ExecCommand};
-use super::machine::error_message;
 
 /// Where OpenPGP keys are looked for when nothing else is said.
 pub const GPG_HOME: &str = "/etc/zagent/gpgkeys";

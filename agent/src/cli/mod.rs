@@ -4,6 +4,11 @@
 //! success, 1 findings or failure, 2 usage or configuration, 65 the states do not compile, 75 locked, 77
 //! permission.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "commands are the edge: they read the clock and the environment"
+)]
+
 mod cache;
 mod call;
 mod check;

@@ -3,6 +3,8 @@
 //! One folder a Salt module holds its states, execution functions, undo and description; [`registry`] is the one table of them.
 //! Law: files are touched through `StateCtx::fs` only, which notes every change for undo before it is made.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 pub mod args;
 pub mod assumed_accounts;
 pub mod command;

@@ -3,6 +3,11 @@
 //! Law: whatever the remote does, every call ends at its deadline, reads no more bytes than its limit, writes nothing
 //! outside the store, and fails with an error that names the remote and the cause but never a secret.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the edge to remotes: deadlines, `ssh`, `.netrc` and the age of left-over files"
+)]
+
 mod address;
 mod client;
 mod commit_builder;

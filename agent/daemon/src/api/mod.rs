@@ -6,6 +6,8 @@
 //! Two listeners: the unix socket serves everything, and its file mode decides who can connect. The TCP
 //! address, when configured, serves only `/healthz`, `/readyz` and `/metrics`.
 
+#![expect(clippy::disallowed_methods, reason = "requests and clients have deadlines")]
+
 pub mod client;
 pub mod metrics;
 pub mod routes;

@@ -179,8 +179,7 @@ impl<'a> Tools<'a> {
         }
         let started = Instant::now();
         let program = command.program.to_string_lossy().into_owned();
-        let outcome =
-            exec::run(&command).map_err(|e| FunctionError::failed(crate::machine::error_message(&e)))?;
+        let outcome = exec::run(&command).map_err(|e| FunctionError::failed(exec::error_message(&e)))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let output = CommandOutput {
             code: outcome.shell_code(),

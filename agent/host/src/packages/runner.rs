@@ -3,6 +3,8 @@
 //! Law: nobody is asked anything, and who changes packages is let finish when the run is stopped. A failure is told in the
 //! manager's own few words, not in its whole output.
 
+#![expect(clippy::disallowed_methods, reason = "waits for the lock of the package manager until a deadline")]
+
 use std::time::{Duration, Instant};
 
 use zagent_config::FunctionError;

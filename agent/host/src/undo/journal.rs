@@ -3,6 +3,8 @@
 //! Law: what [`UndoJournal::commit`] was called for is on the disk when it returns. Many workers wait for one sync: whoever
 //! comes first syncs for all that have written by then, so that a run of a thousand files does not wait a thousand times.
 
+#![expect(clippy::disallowed_methods, reason = "a journal is named by the time at which it begins")]
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};

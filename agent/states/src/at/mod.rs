@@ -2,6 +2,8 @@
 //!
 //! Law: a job that has run is no longer there, so only one with a tag of its own can be found again.
 
+#![expect(clippy::disallowed_methods, reason = "a job without a tag gets a unique one")]
+
 pub mod at_queue;
 
 use zagent_config::{Map, Value};

@@ -2,6 +2,8 @@
 //!
 //! Law: the agent's own environment stays as it is; a run ends with what it set.
 
+#![expect(clippy::disallowed_methods, reason = "reads the variables that this state manages")]
+
 use std::sync::PoisonError;
 
 use zagent_config::{Map, Value};

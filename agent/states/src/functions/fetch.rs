@@ -1,5 +1,7 @@
 //! Functions of the modules in `states/fetch`: `git`, `http`, `logrotate`, `event`; and those of `file` that act.
 
+#![expect(clippy::disallowed_methods, reason = "`http.wait_for_successful_query` has a deadline")]
+
 use std::time::{Duration, Instant};
 
 use zagent_compiler::FunctionCall;

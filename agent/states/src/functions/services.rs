@@ -1,5 +1,7 @@
 //! Functions of the modules in `states/services`: kernel parameters and modules, mounts, the time zone, locales, the power.
 
+#![expect(clippy::disallowed_methods, reason = "a reboot is requested at the current time")]
+
 use std::path::Path;
 
 use zagent_compiler::functions::FunctionArgs;

@@ -2,6 +2,8 @@
 //!
 //! Law: what only reads is asked by a look too; what may change something at the other end is an act and runs every time.
 
+#![expect(clippy::disallowed_methods, reason = "a query has a deadline")]
+
 use std::time::{Duration, Instant};
 
 use zagent_config::Map;

@@ -3,6 +3,11 @@
 //! Law: what would be made now is compared with what is there; only serial numbers, dates and signatures may differ. Files are
 //! read and written through the scene alone, so that a dry run foresees a whole chain of them.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "certificates are valid for a time; openssl gets files of its own"
+)]
+
 pub mod functions;
 pub mod openssl;
 
