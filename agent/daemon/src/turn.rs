@@ -1,6 +1,4 @@
 //! One turn of the agent: sync, select the source, run, then check the health of the host (`post_run.rs`).
-//!
-//! Law: the code follows the order of the agent's steps.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,7 +1,7 @@
 //! The program `git`, as states and execution functions use it: who runs it and with which keys in, what it said out.
 //!
-//! Law: a password stands in the environment of the program alone, never among its words nor in what it said. Nothing ever
-//! waits for somebody to type, not even ssh, which would ask at the terminal whether a host is the right one.
+//! Law: a password is only in the environment of the program, never in its arguments or output. Nothing waits for a
+//! person to type, not even ssh, which would ask at the terminal whether a host key is right.
 
 #![expect(clippy::disallowed_methods, reason = "git gets the environment that it would have from a shell")]
 

@@ -1,6 +1,6 @@
 //! The machine that functions look at: a root directory and what may be run there.
 //!
-//! Law: looking never changes anything. Tests look at a root of their own.
+//! Queries change nothing. Tests use a root of their own.
 
 #![expect(clippy::disallowed_methods, reason = "programs are looked up in the agent's own `PATH`")]
 

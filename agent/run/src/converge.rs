@@ -1,6 +1,7 @@
 //! One state in, how it ended out: guard, look, change, look again, react, try again.
 //!
-//! Law: the only place that knows what a dry run is. A panic inside a state is that state's failure.
+//! Law: a dry run is composed here: it calls `check`, then `apply` on the overlay, never on the host. A panic inside a
+//! state is that state's failure.
 
 #![expect(clippy::disallowed_methods, reason = "the time of a state and its deadline begin here")]
 

@@ -1,6 +1,7 @@
 //! A plan in, a converged host and a report out.
 //!
-//! Law: the queue decides what may start, the requisites whether it runs, `converge` how; only the runner owns threads.
+//! Law: the queue decides what may start, the requisites whether it runs, `converge` how. Only the runner and the
+//! signal watcher start threads (held by `tests/laws.rs`).
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 

@@ -1,7 +1,8 @@
-//! A command in, its outcome out: the one place where a process is started.
+//! A command in, its outcome out: where states, functions and checks start a process.
 //!
-//! The law: `run` always comes back. A command has a process group of its own, a time limit, a cap on what is kept
-//! of its output, and a background child that holds a pipe open delays nobody.
+//! Law: `run` always returns. A command has its own process group, a time limit and a limit on the output that is kept;
+//! a background child that holds a pipe open delays nobody. States and functions start programs only here (held by
+//! `clippy.toml` and `tests/laws.rs`).
 
 #![expect(
     clippy::disallowed_methods,
