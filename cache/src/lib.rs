@@ -8,6 +8,7 @@
 
 mod cache;
 mod commit_tree;
+mod deadline;
 mod disk;
 mod error;
 mod generation;
@@ -23,7 +24,6 @@ mod refusal;
 mod repair;
 mod replay_floor;
 mod repository;
-mod signatures;
 pub mod source;
 mod stage;
 #[cfg(feature = "testing")]
@@ -34,14 +34,15 @@ pub mod trust;
 mod verify;
 
 pub use cache::Cache;
-pub use commit_tree::{CacheLimits, CommitTree};
+pub use commit_tree::CommitTree;
 pub use error::RepositoryError;
 pub use generation::{Generation, GenerationPin};
-pub use integrity::{CheckDepth, TamperError};
+pub use integrity::CheckDepth;
 pub use object_store::{ObjectStore, StoredCommit};
 pub use record::{FileRecord, GenerationRecord, TreeFileStamp};
-pub use refusal::{CacheError, Refusal};
+pub use refusal::{CacheError, Refusal, TamperError};
 pub use repair::RepairReport;
 pub use repository::GitRepository;
 pub use stage::{DIR_PREFIX, StagedRevision};
+pub use tree_listing::CacheLimits;
 pub use verify::{Ancestry, NewestAccepted, VerifiedTree, VerifyContext};

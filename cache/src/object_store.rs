@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use zagent_config::ids::Revision;
 
-use crate::source::Deadline;
+use crate::deadline::Deadline;
 use crate::{CacheLimits, CommitTree, RepositoryError};
 
 /// How many packs (one per fetch) may accumulate before a new repository is created.

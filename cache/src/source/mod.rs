@@ -12,7 +12,6 @@ mod address;
 mod client;
 mod commit_builder;
 mod credentials;
-mod deadline;
 mod deadline_timer;
 mod dir_source;
 mod error;
@@ -29,9 +28,9 @@ mod push_report;
 mod ref_store;
 mod remotes;
 
+pub use crate::deadline::Deadline;
 pub use client::RemoteClient;
 pub use commit_builder::{CommitBuildError, CommitDraft, PreparedCommit};
-pub use deadline::Deadline;
 pub use dir_source::{DirSource, DirWatcher};
 pub use error::{SourceError, SourceErrorKind};
 pub use push::PushOutcome;

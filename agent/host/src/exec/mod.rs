@@ -12,7 +12,6 @@
 pub mod cancel;
 pub mod command_options;
 pub mod shell_words;
-pub mod tools;
 
 pub mod spawn;
 pub mod watcher;

@@ -2,6 +2,8 @@
 //!
 //! Law: words, not a shell; a program that fails is told with what it said, and what it said is known to its end.
 
+#![expect(clippy::disallowed_methods, reason = "programs have a deadline")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
