@@ -3,6 +3,11 @@
 //! The kernel maps code in pieces of at least 64 KiB. With the functions of a waiting daemon strewn over the whole program, most
 //! of the program would count as its memory. `.ci/layout` writes the list.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo tells a build script about the target in the environment"
+)]
+
 use std::env::var;
 
 fn main() {

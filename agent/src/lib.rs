@@ -1,5 +1,7 @@
 //! The agent: a command line around the compiler, the grains of this host and the changes to it.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 mod embedded;
 
 pub mod check;

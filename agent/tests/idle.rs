@@ -3,6 +3,7 @@
 //! `POLLS` and `TURNS` set how long it is observed; `RELEASE_BIN` names a program that must be as small as
 //! the shipped one.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
 mod node;

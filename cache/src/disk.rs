@@ -4,6 +4,8 @@
 //! failure is synced before it gets its name. Each operation passes a named point where a test can make it fail or
 //! crash.
 
+#![expect(clippy::disallowed_methods, reason = "owns the renames of the cache")]
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -3,6 +3,11 @@
 //! Law: after a crash, a file has the old or the new content; two writers run one after the other; no other user can
 //! read it (0600 in a directory with 0700), and a file over the size limit is not read.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "owns the atomic write of the agent's own files and waits for their lock"
+)]
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

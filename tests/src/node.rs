@@ -1,6 +1,6 @@
 //! A repository of states and a node that follows it: real `git` on one side, the whole program on the other.
 //!
-//! Law: both use their own scratch directories and nothing from the user who runs the tests. `$D` in a file of the
+//! Both use their own scratch directories and nothing from the user who runs the tests. `$D` in a file of the
 //! repository stands for the directory that acts as the host.
 
 use std::cell::{Cell, RefCell};

@@ -1,6 +1,8 @@
 //! The rows of tests/matrix in, a verdict on every state function out. Tests with a container run with `NSPAWN=1`;
 //! `MATRIX=pkg,cron` selects files, `MATRIX_PAGE=FILE` writes the table.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Instant;

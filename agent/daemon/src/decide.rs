@@ -1,7 +1,8 @@
 //! Offers of the remotes and orders for the node in, revision that it should run out.
 //!
-//! Law: pure. A pin takes precedence over a rollout, a rollout over a branch, a testing branch over the
-//! followed branch as long as it is based on it; a quarantined or recently refused revision is not accepted.
+//! Law: pure (held by `tests/laws.rs`). A pin takes precedence over a rollout, a rollout over a branch, a testing
+//! branch over the followed branch as long as it is based on it; a quarantined or recently refused revision is not
+//! accepted.
 //!
 //! A revision from a rollout is checked like a head: it must descend from the last accepted revision of the
 //! followed branch, unless the order says `anyway`. A rollback after a failure is different: the previous

@@ -1,5 +1,7 @@
 //! From a push to a converged host: one turn of the agent, and the daemon around it.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 pub mod api;
 pub mod error;
 pub mod event_loop;

@@ -3,6 +3,11 @@
 //! Law: a new revision that breaks the host is rolled back: the host returns to the previous generation, and
 //! the revision is quarantined. An interrupted trial continues with the next run.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
+
 use jiff::Timestamp;
 use zagent_cache::{Cache, Generation};
 use zagent_config::Value;

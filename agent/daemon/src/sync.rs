@@ -2,6 +2,8 @@
 //!
 //! Law: a failure changes nothing; the last good generation stays, and the reason is saved.
 
+#![expect(clippy::disallowed_methods, reason = "remotes back off by the clock")]
+
 pub mod ordered;
 
 use std::path::{Path, PathBuf};

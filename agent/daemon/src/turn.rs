@@ -1,6 +1,9 @@
 //! One turn of the agent: sync, select the source, run, then check the health of the host (`post_run.rs`).
-//!
-//! Law: the code follows the order of the agent's steps.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //!
 //! Law: a turn that does not end is told to stop, then killed with its process group.
 
+#![expect(clippy::disallowed_methods, reason = "the owner of the turn's process")]
+
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;

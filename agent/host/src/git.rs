@@ -1,7 +1,9 @@
 //! The program `git`, as states and execution functions use it: who runs it and with which keys in, what it said out.
 //!
-//! Law: a password stands in the environment of the program alone, never among its words nor in what it said. Nothing ever
-//! waits for somebody to type, not even ssh, which would ask at the terminal whether a host is the right one.
+//! Law: a password is only in the environment of the program, never in its arguments or output. Nothing waits for a
+//! person to type, not even ssh, which would ask at the terminal whether a host key is right.
+
+#![expect(clippy::disallowed_methods, reason = "git gets the environment that it would have from a shell")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zagent_config::FunctionError;
+use zagent_config::{FunctionError, SecretMask};
 
 use super::exec::ExecCommand;
 use super::temp_file::PrivateTempFile;
@@ -138,8 +140,9 @@ impl<'a> GitCli<'a> {
         }
         let mut output = self.tools.run(command)?;
         if let Some(secret) = &self.secret {
+            let mask = SecretMask::new(std::slice::from_ref(secret));
             (output.stdout, output.stderr) =
-                (output.stdout.replace(secret, "***"), output.stderr.replace(secret, "***"));
+                (mask.mask_string(&output.stdout), mask.mask_string(&output.stderr));
         }
         Ok(output)
     }

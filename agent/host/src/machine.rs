@@ -1,6 +1,8 @@
 //! The machine that functions look at: a root directory and what may be run there.
 //!
-//! Law: looking never changes anything. Tests look at a root of their own.
+//! Queries change nothing. Tests use a root of their own.
+
+#![expect(clippy::disallowed_methods, reason = "programs are looked up in the agent's own `PATH`")]
 
 use std::fs;
 use std::io;
@@ -121,7 +123,7 @@ impl Machine {
         let mut command = ExecCommand::new(program).args(args.iter().copied());
         command.timeout = Some(self.timeout);
         command.env = vec![("LC_ALL".into(), "C".into())];
-        exec::run(&command).map_err(|e| FunctionError::failed(error_message(&e)))
+        exec::run(&command).map_err(|e| FunctionError::failed(exec::error_message(&e)))
     }
 }
 
@@ -129,17 +131,6 @@ impl Default for Machine {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// An error and its causes in one line.
-pub fn error_message(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// The refusal of something that could not be done to a path.

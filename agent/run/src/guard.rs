@@ -1,7 +1,8 @@
 //! `onlyif`, `unless` and `creates` of a chunk in, whether its state runs out; and `run_check_cmd`, which judges it afterwards.
 //!
-//! Law: a chunk without any of them costs nothing. What a shell would answer by looking at a file or at the words themselves
-//! (`true`, `test -f …`) is answered without a process, by the files that states see, so that a dry run sees the future.
+//! Law: a chunk without guards costs nothing. What a shell would answer by looking at a file or at the words themselves
+//! (`true`, `test -f …`) is answered without a process, from the files that states see, so that a dry run includes
+//! predicted changes.
 
 pub mod builtin_test;
 

@@ -2,6 +2,8 @@
 //!
 //! Law: a dry run writes nothing, takes no lock and leaves no trace. A run that changes nothing leaves no journal.
 
+#![expect(clippy::disallowed_methods, reason = "a run has a start and a duration")]
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt;

@@ -1,8 +1,12 @@
 //! Arguments in, one library call out: the command line, one file per command.
 //!
-//! Law: a command turns its arguments into one call and the returned value into one text. Exit codes: 0
-//! success, 1 findings or failure, 2 usage or configuration, 65 the states do not compile, 75 locked, 77
-//! permission.
+//! Law: exit codes are 0 success, 1 findings or failure, 2 usage or configuration, 65 the states do not compile, 75
+//! locked, 77 permission.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "commands are the edge: they read the clock and the environment"
+)]
 
 mod cache;
 mod call;

@@ -1,6 +1,7 @@
 //! Results in, bytes out: results on stdout, messages on stderr.
 //!
-//! Law: nothing else in the program writes to the terminal, and printed text cannot control the terminal.
+//! Law: commands write to the terminal only through [`Ui`], and printed text cannot control the terminal (held by the
+//! lints `print_stdout` and `print_stderr`, and by `tests/laws.rs`).
 
 mod paint;
 mod progress;

@@ -2,6 +2,8 @@
 //!
 //! Law: a value of the wrong kind is a failure that names the argument; it is never taken for something else.
 
+#![expect(clippy::disallowed_methods, reason = "`~` in an argument is the home of the agent's user")]
+
 use std::path::PathBuf;
 
 use zagent_compiler::Chunk;

@@ -4,6 +4,8 @@
 //! one. Without it the compiler of this build is measured, which is many times slower, against limits that only catch
 //! unbounded growth. `HOSTILE_ONLY=alias` runs the trees with that word in their name.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 mod trees;
 
 use std::ffi::OsString;

@@ -3,6 +3,11 @@
 //! Law: the loop waits only for the next event. A turn is a separate process, a poll a separate thread; one
 //! turn at a time, and a request that arrives meanwhile waits, merged with equal requests.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the edge of the daemon: it reads the clock and hands time to decisions"
+)]
+
 pub mod daemon_state;
 pub mod driver_thread;
 pub mod inode_stamps;

@@ -6,6 +6,11 @@
 //! rollout judges a revision, nothing else does: its trial (`trial.rs`) holds the baseline and counts the
 //! runs, only the rollout rolls back.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
+
 use jiff::Timestamp;
 use zagent_cache::{Cache, Generation};
 use zagent_config::ids::Revision;

@@ -2,6 +2,11 @@
 //!
 //! Law: a read error changes nothing: the node uses what it read last.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
+
 use jiff::Timestamp;
 use zagent_cache::Cache;
 use zagent_config::paths::Paths;

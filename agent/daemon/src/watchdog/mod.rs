@@ -1,6 +1,6 @@
 //! Settings in, watchdog of this node out: what [`zagent_rollout::watchdog`] needs from the agent.
 //!
-//! Law: only wiring. The configuration is read again for every connection and every fetch: addresses, logins
+//! Only wiring. The configuration is read again for every connection and every fetch: addresses, logins
 //! and keys need no restart. The node ID, root, grains and pace are read once.
 
 pub mod connections;

@@ -1,12 +1,17 @@
-//! A command in, its outcome out: the one place where a process is started.
+//! A command in, its outcome out: where states, functions and checks start a process.
 //!
-//! The law: `run` always comes back. A command has a process group of its own, a time limit, a cap on what is kept
-//! of its output, and a background child that holds a pipe open delays nobody.
+//! Law: `run` always returns. A command has its own process group, a time limit and a limit on the output that is kept;
+//! a background child that holds a pipe open delays nobody. States and functions start programs only here (held by
+//! `clippy.toml` and `tests/laws.rs`).
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the owner of processes, their deadlines and their environment"
+)]
 
 pub mod cancel;
 pub mod command_options;
 pub mod shell_words;
-pub mod tools;
 
 pub mod spawn;
 pub mod watcher;
@@ -253,3 +258,14 @@ fn start_checked(command: &ExecCommand) -> Result<(std::process::Child, spawn::C
 
 #[cfg(test)]
 pub mod tests;
+
+/// An error and its causes in one line.
+pub fn error_message(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

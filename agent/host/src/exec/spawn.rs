@@ -1,6 +1,6 @@
 //! A command in, a running child and our ends of its streams out.
 //!
-//! Law: the way to start is the cheap one (`posix_spawn`) unless the command asks for another user. What has no safe call
+//! The way to start is the cheap one (`posix_spawn`) unless the command asks for another user. What has no safe call
 //! (a file mask, supplementary groups) is done by a small program that then becomes the command; the command itself is
 //! looked up before, so that what is not there is told as such.
 

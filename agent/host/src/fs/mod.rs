@@ -1,7 +1,8 @@
 //! The file system as states see it: looks that change nothing, and changes that are whole or not there at all.
 //!
-//! Law: states touch files only through [`FileSystem`]. A run gives them the disk (changes are noted for undo first), a dry
-//! run an overlay in memory, so that a later state sees what an earlier one would have done.
+//! Law: states change files through [`FileSystem`] (held by `tests/laws.rs`). A run gives them the disk, which notes
+//! changes for undo first; a dry run gives them an overlay in memory, so that a later state sees what an earlier one
+//! would have done.
 
 pub mod atomic_write;
 pub mod cross_device;

@@ -1,6 +1,6 @@
 //! apt and dpkg: Debian, Ubuntu and their kin.
 //!
-//! Law: changed configuration files stay unless that is asked for, and nobody is asked anything.
+//! Law: modified configuration files are kept unless the state says otherwise, and apt never prompts.
 
 use zagent_config::FunctionError;
 use zagent_config::pkg_version::VersionScheme;

@@ -1,7 +1,7 @@
 //! Packages of the host: a package manager in, what is there, what can be had and what an act would do out.
 //!
-//! Law: one kind of question, one answer, whoever the package manager is. What a manager says is read by pure functions;
-//! what it is told is made by pure functions. Nobody is ever asked a question by a package manager.
+//! Law: one kind of question has one answer, whatever the package manager. Pure functions read its output and make its
+//! arguments. A package manager never prompts.
 
 pub mod action;
 pub mod apk;

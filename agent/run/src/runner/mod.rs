@@ -3,6 +3,8 @@
 //! Law: one thread decides (queue, requisites, locks) and does what takes microseconds itself; what may take longer goes to
 //! workers, of whom there are never more than jobs. Whatever happens, what runs is awaited and every state gets its outcome.
 
+#![expect(clippy::disallowed_methods, reason = "the run has a deadline, and every state a start")]
+
 pub mod dispatch;
 pub mod finish;
 pub mod pool;

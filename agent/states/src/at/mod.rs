@@ -1,6 +1,8 @@
 //! States of the module `at`: jobs that run once.
 //!
-//! Law: a job that has run is no longer there, so only one with a tag of its own can be found again.
+//! A job that has run is no longer there, so only one with a tag of its own can be found again.
+
+#![expect(clippy::disallowed_methods, reason = "a job without a tag gets a unique one")]
 
 pub mod at_queue;
 pub(crate) mod functions;

@@ -1,5 +1,7 @@
 //! `cmd.*`: commands of templates. As in Salt, `cmd.run` uses no shell unless asked for.
 
+#![expect(clippy::disallowed_methods, reason = "a command gets the agent's own `HOME` and `PATH`")]
+
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -10,9 +12,9 @@ use zagent_config::{Map, Value};
 use crate::functions::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
 use zagent_host::exec;
+use zagent_host::exec::error_message;
 use zagent_host::exec::{ExecCommand, ExitReason};
 use zagent_host::exec::{command_options, shell_words};
-use zagent_host::machine::error_message;
 
 /// The execution functions of `cmd`.
 pub(crate) const TABLE: &[ExecFunction] = &[

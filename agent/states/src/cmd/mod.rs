@@ -1,6 +1,6 @@
 //! States of the module `cmd`: commands and scripts.
 //!
-//! Law: a command is an act, not a condition: it runs whenever nothing holds it back, and nobody can undo it.
+//! A command is an act, not a condition: it runs whenever nothing holds it back, and nobody can undo it.
 
 pub mod functions;
 

@@ -1,6 +1,6 @@
 //! Privileges of PostgreSQL: an object and a role in, what the role may do with it and the statements that change it out.
 //!
-//! Law: names of objects come quoted from the server itself, and a privilege is one that the server knows for such objects.
+//! Names of objects come quoted from the server itself, and a privilege is one that the server knows for such objects.
 
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};

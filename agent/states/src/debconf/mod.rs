@@ -1,6 +1,6 @@
 //! States of the module `debconf`: answers that packages of Debian ask for.
 //!
-//! Law: answers are read from debconf's own files and given by its own program.
+//! Answers are read from debconf's own files and given by its own program.
 
 pub(crate) mod functions;
 

@@ -1,6 +1,6 @@
 //! States of the module `event`: something is told to whoever listens to the log and to the agent itself (`zagent/reboot`).
 //!
-//! Law: an event is an act; there is no bus, and nothing waits for an answer.
+//! An event is an act; there is no bus, and nothing waits for an answer.
 
 pub(crate) mod functions;
 

@@ -1,5 +1,10 @@
 //! States of the module `file`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "ages, backups and downloads depend on the current time, `~` on the environment"
+)]
+
 pub mod functions;
 
 pub mod absent;

@@ -1,7 +1,7 @@
 //! Execution functions by name: `user.info`, `pkg.version`, `cmd.run`, `service.restart`, ….
 //!
-//! Law: what a function cannot find out is an error or Salt's own "nothing", never a guess. Templates call only those that
-//! look; those that act are for states and the command line.
+//! Law: what a function cannot find out is an error or Salt's own empty result, never a guess. Templates call only
+//! functions that read; those that change something are for states and the command line.
 
 pub(crate) mod account_args;
 pub(crate) mod args;

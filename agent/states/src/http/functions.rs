@@ -1,5 +1,7 @@
 //! `http.*`: an address in, its answer as Salt shows it out.
 
+#![expect(clippy::disallowed_methods, reason = "`http.wait_for_successful_query` has a deadline")]
+
 use std::time::{Duration, Instant};
 
 use zagent_compiler::FunctionCall;

@@ -1,6 +1,8 @@
 //! States of the module `http`: an address answers as it should.
 //!
-//! Law: what only reads is asked by a look too; what may change something at the other end is an act and runs every time.
+//! What only reads is asked by a look too; what may change something at the other end is an act and runs every time.
+
+#![expect(clippy::disallowed_methods, reason = "a query has a deadline")]
 
 pub(crate) mod functions;
 

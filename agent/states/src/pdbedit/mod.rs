@@ -3,6 +3,8 @@
 //! Law: neither a password nor what is kept of one is a word of a program, and no account is open to everybody, not even
 //! for a moment.
 
+#![expect(clippy::disallowed_methods, reason = "a changed password gets the current time")]
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zagent_config::{Map, Value};

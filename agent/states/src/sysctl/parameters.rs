@@ -1,5 +1,7 @@
 //! Parameters of the kernel: a name in, its value below `/proc/sys` and in a file out.
 
+#![expect(clippy::disallowed_methods, reason = "a kernel parameter is written in place")]
+
 use zagent_config::FunctionError;
 
 use zagent_host::Machine;

@@ -1,5 +1,7 @@
 //! `system.*`: the host reboots or goes off.
 
+#![expect(clippy::disallowed_methods, reason = "a reboot is requested at the current time")]
+
 use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;

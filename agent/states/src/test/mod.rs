@@ -1,6 +1,6 @@
 //! States of the module `test`: they answer from their arguments alone.
 //!
-//! Law: a real run and a dry run each have their own answer, because that is what these states are for.
+//! A real run and a dry run each have their own answer, because that is what these states are for.
 
 pub mod pillar;
 

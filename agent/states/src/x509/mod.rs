@@ -1,7 +1,12 @@
 //! States of the module `x509`: private keys, requests, certificates and lists of revoked ones, by the program `openssl`.
 //!
-//! Law: what would be made now is compared with what is there; only serial numbers, dates and signatures may differ. Files are
-//! read and written through the scene alone, so that a dry run foresees a whole chain of them.
+//! Law: what would be made now is compared with what exists; only serial numbers, dates and signatures may differ.
+//! Files are read and written through the context, so that a dry run predicts a whole chain of them.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "certificates are valid for a time; openssl gets files of its own"
+)]
 
 pub mod functions;
 pub mod openssl;

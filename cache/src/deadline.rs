@@ -1,5 +1,7 @@
 //! The deadline of a turn: one moment that limits every wait.
 
+#![expect(clippy::disallowed_methods, reason = "a deadline is a moment of the clock")]
+
 use std::time::{Duration, Instant};
 
 /// The moment when everything that was started must have ended.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zagent_config::Value;
 
-use super::converge::ConvergeResult;
+use super::ConvergeResult;
 use zagent_host::CancelToken;
 
 /// How a state is tried again.

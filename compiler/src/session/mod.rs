@@ -1,21 +1,24 @@
 //! One pass over one tree: finds files, renders them, and maps positions in rendered text to positions in the source.
 
+pub(crate) mod render;
+pub(crate) mod template;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use zagent_config::codes::{Code, yaml as codes};
-use zagent_config::{Diagnostic, FileLocation, Map, Pos, TraceStep, Value};
+use zagent_config::{Diagnostic, FileLocation, Map, Pos, TraceStep, Value, mask};
 
 use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};
 use crate::jinja::with_line_feeds;
-use crate::mask;
-use crate::render::{self, RenderPipe};
 use crate::source_files::{
     FileId, LineOrigin, OriginLookup, ReachedBy, RenderedPos, SourceFile, SourceFiles,
 };
-use crate::template::{RenderPhase, TemplateSource, Templates};
 use crate::trace::{FileTrace, TextLines, TraceCache};
+
+use self::render::RenderPipe;
+use self::template::{RenderPhase, TemplateSource, Templates};
 
 /// A file to read, and how it was reached.
 pub(crate) struct ReadRequest {
@@ -227,7 +230,7 @@ impl CompileSession {
     pub(crate) fn masked(&self, mut diagnostic: Diagnostic, file: FileId) -> Diagnostic {
         let is_top = self.sources.get(file).sls.is_empty();
         if self.templates.phase() == RenderPhase::Pillar && !is_top {
-            mask::mask_pillar_values(&mut diagnostic);
+            mask::mask_pillar_excerpts(&mut diagnostic);
         }
         diagnostic
     }

@@ -2,6 +2,8 @@
 //!
 //! Law: words, not a shell; a program that fails is told with what it said, and what it said is known to its end.
 
+#![expect(clippy::disallowed_methods, reason = "programs have a deadline")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -179,8 +181,7 @@ impl<'a> Tools<'a> {
         }
         let started = Instant::now();
         let program = command.program.to_string_lossy().into_owned();
-        let outcome =
-            exec::run(&command).map_err(|e| FunctionError::failed(crate::machine::error_message(&e)))?;
+        let outcome = exec::run(&command).map_err(|e| FunctionError::failed(exec::error_message(&e)))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let output = CommandOutput {
             code: outcome.shell_code(),
