@@ -15,8 +15,8 @@ use super::{
 use crate::template_host::function_host::FunctionHost;
 use crate::template_host::live_host::{LiveHost, LiveHostSettings};
 use crate::template_host::recorded_facts::RecordedFacts;
-use zagent_host::CancelToken;
 use zagent_host::fs::Disk;
+use zagent_host::{CancelToken, Machine};
 
 /// Files of one environment, in memory.
 #[derive(Clone, Default)]
@@ -56,6 +56,7 @@ impl RenderTemplate for FillVariables {
 /// All that a scene borrows.
 pub struct StateTestBed {
     pub dir: TempDir,
+    pub machine: Machine,
     disk: Disk,
     pub shared: RunShared,
     compat: Compat,
@@ -87,7 +88,10 @@ impl StateTestBed {
         let inputs = CompileInputs {
             states: Arc::new(tree.clone()),
             pillar: Arc::new(TestFiles::default()),
-            host: Arc::new(LiveHost::new(Arc::new(grains), LiveHostSettings::new("web-01"))),
+            host: Arc::new(LiveHost::new(
+                Arc::new(grains),
+                LiveHostSettings::new("web-01", Machine::this_host()),
+            )),
             options: Arc::new(CompileOptions::default()),
         };
         let want = CompileTarget::Sls { names: vec!["t".into()], env: "base".into() };
@@ -98,6 +102,7 @@ impl StateTestBed {
         };
         Self {
             dir: tempfile::tempdir().unwrap(),
+            machine: Machine::this_host(),
             disk: Disk::default(),
             shared: RunShared::default(),
             compat: Compat::Salt,
@@ -113,6 +118,7 @@ impl StateTestBed {
         StateCtx {
             tag: "",
             journal: None,
+            machine: &self.machine,
             fs: &self.disk,
             files: &self.tree,
             host: &self.host,

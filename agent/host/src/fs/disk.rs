@@ -83,17 +83,21 @@ fn read_xattrs(root: &FsRoot, path: &Path) -> io::Result<Vec<Xattr>> {
 impl FileSystem for Disk {
     #[allow(clippy::useless_conversion, reason = "the number is narrower on other architectures")]
     fn nlink(&self, path: &Path) -> Result<u64, FsError> {
-        let found = self.root.stat(path, AtFlags::SYMLINK_NOFOLLOW)
+        let found = self
+            .root
+            .stat(path, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| FsError::new("look at", path, error))?;
         Ok(found.st_nlink.into())
     }
 
     fn lstat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        disk_read::stat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| FsError::new("look at", path, error))
+        disk_read::stat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| FsError::new("look at", path, error))
     }
 
     fn stat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        disk_read::stat(&self.root, path, AtFlags::empty()).map_err(|error| FsError::new("look at", path, error))
+        disk_read::stat(&self.root, path, AtFlags::empty())
+            .map_err(|error| FsError::new("look at", path, error))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
@@ -117,7 +121,9 @@ impl FileSystem for Disk {
     }
 
     fn read_for_change(&self, path: &Path) -> Result<Vec<u8>, FsError> {
-        PathAt::open(&self.root, path).and_then(|place| place.read()).map_err(|error| FsError::new("read", path, error))
+        PathAt::open(&self.root, path)
+            .and_then(|place| place.read())
+            .map_err(|error| FsError::new("read", path, error))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, FileKind)>, FsError> {
@@ -181,7 +187,8 @@ impl FileSystem for Disk {
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>, FsError> {
-        read_xattrs(&self.root, path).map_err(|error| FsError::new("read extended attributes of", path, error))
+        read_xattrs(&self.root, path)
+            .map_err(|error| FsError::new("read extended attributes of", path, error))
     }
 
     fn set_xattrs(&self, path: &Path, xattrs: &[Xattr]) -> Result<(), FsError> {

@@ -37,7 +37,9 @@ pub fn compare(root: &FsRoot, path: &Path, content: &[u8]) -> io::Result<Option<
         Ok(file) => file,
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         // A socket or a device without a driver; neither has content to compare.
-        Err(Errno::NXIO | Errno::NODEV) => return Ok(stat(root, path, AtFlags::empty())?.map(|stat| (stat, false))),
+        Err(Errno::NXIO | Errno::NODEV) => {
+            return Ok(stat(root, path, AtFlags::empty())?.map(|stat| (stat, false)));
+        }
         Err(error) => return Err(error.into()),
     };
     let stat = convert_stat(&rustix::fs::fstat(&file)?)?;

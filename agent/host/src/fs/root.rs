@@ -71,7 +71,9 @@ impl FsRoot {
         flags: OFlags,
         resolve: ResolveFlags,
     ) -> Result<OwnedFd, Errno> {
-        let Some(root) = &self.0 else { return rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) };
+        let Some(root) = &self.0 else {
+            return rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve);
+        };
         let resolve = resolve | ResolveFlags::IN_ROOT;
         for _ in 1..MAX_RESOLVE_TRIES {
             match rustix::fs::openat2(&root.dir, path, flags, Mode::empty(), resolve) {

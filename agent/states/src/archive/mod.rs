@@ -109,7 +109,7 @@ impl ArchiveExtracted {
     }
 
     fn inspect(&self, ctx: &StateCtx<'_>) -> Result<ArchiveCheck, StateError> {
-        self.owner.ids()?;
+        self.owner.ids(ctx.machine)?;
         if ctx.fs.stat(&self.target)?.is_some_and(|s| s.kind != FileKind::Dir) {
             return Err(StateError::new(format!("{} exists and is not a directory", self.target.display())));
         }
@@ -125,7 +125,7 @@ impl ArchiveExtracted {
             match ctx.fs.lstat(&path)? {
                 None => found.reason = Some("missing"),
                 Some(stat) if !member.matches_kind(stat.kind) => found.wrong_kind.push(path),
-                Some(stat) if self.has_wrong_owner(&path, &stat) => found.wrong_owner.push(path),
+                Some(stat) if self.has_wrong_owner(ctx, &path, &stat) => found.wrong_owner.push(path),
                 Some(_) => {}
             }
         }
@@ -155,8 +155,9 @@ impl ArchiveExtracted {
         )
     }
 
-    fn has_wrong_owner(&self, path: &Path, stat: &Stat) -> bool {
-        self.unless_exists.as_ref().is_none_or(|only| path.starts_with(only)) && !self.owner.matches(stat)
+    fn has_wrong_owner(&self, ctx: &StateCtx<'_>, path: &Path, stat: &Stat) -> bool {
+        self.unless_exists.as_ref().is_none_or(|only| path.starts_with(only))
+            && !self.owner.matches(ctx.machine, stat)
     }
 
     fn verify_top(&self, members: &[ArchiveMember]) -> Result<(), StateError> {
@@ -282,7 +283,7 @@ impl ArchiveExtracted {
     }
 
     fn unpack(&self, ctx: &StateCtx<'_>, found: &ArchiveCheck, changes: &mut Map) -> Result<(), StateError> {
-        let ids = self.owner.ids()?;
+        let ids = self.owner.ids(ctx.machine)?;
         let archive = self.fetch_archive(ctx)?;
         let password = ChunkArgs::new(&self.chunk).text("password")?;
         let unpacked = UnpackDir::new(ctx)?;
@@ -414,7 +415,7 @@ impl State for ArchiveExtracted {
                 comment.push_str(&format!(". Output was trimmed to {trim} number of lines"));
             }
         }
-        let ids = self.owner.ids()?;
+        let ids = self.owner.ids(ctx.machine)?;
         for path in self.inspect(ctx)?.wrong_owner {
             ctx.fs.set_meta(&path, FileMeta { mode: None, uid: ids.uid, gid: ids.gid }, false)?;
             changes.insert("updated ownership", true);

@@ -14,7 +14,7 @@ use crate::host::hosts_file;
 use crate::ini::ini_file::{IniFile, IniFormat, ini_value_text};
 use zagent_host::accounts::ssh_keys;
 use zagent_host::exec::command_options::{text_list, value_text};
-use zagent_host::fs::{Disk, FileMeta, FileSystem};
+use zagent_host::fs::{FileMeta, FileSystem};
 use zagent_host::{Machine, Tools};
 
 const HOSTS: &str = "/etc/hosts";
@@ -297,9 +297,8 @@ fn edit_text_file(
         } else {
             FileMeta { mode: Some(0o644), ..FileMeta::default() }
         };
-        let file = machine.path(path);
-        let disk = Disk::default();
-        let end = disk.resolve_for_change(Path::new(&file)).map_err(fs_error)?;
+        let disk = machine.disk(None);
+        let end = disk.resolve_for_change(Path::new(path)).map_err(fs_error)?;
         disk.write(&end, new.as_bytes(), meta).map_err(fs_error)?;
     }
     Ok(true.into())

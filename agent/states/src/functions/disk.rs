@@ -71,7 +71,8 @@ fn fstab_entries(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value,
 fn disk_usage(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut all = Map::new();
     for mount in read_proc_mounts(machine)? {
-        let Ok(vfs) = rustix::fs::statvfs(machine.path(&mount.point)) else { continue };
+        let Ok(point) = machine.to_host_path(&mount.point) else { continue };
+        let Ok(vfs) = rustix::fs::statvfs(point) else { continue };
         if vfs.f_blocks == 0 {
             continue;
         }

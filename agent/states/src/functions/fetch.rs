@@ -8,13 +8,15 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, change_fn, optional_text_arg, query_fn, query_fn_needing, text_arg};
+use crate::file::functions::changes;
 use crate::logrotate::config as logrotate;
 use zagent_host::Machine;
+use zagent_host::fs::FileMeta;
 use zagent_host::http_client;
 
 pub const FUNCTIONS: &[ExecFunction] = &[
     query_fn("git.is_worktree", "cwd **", |m, a| {
-        Ok(m.path(text_arg(a, "cwd")?).join(".git").is_file().into())
+        Ok(m.is_file(std::path::Path::new(text_arg(a, "cwd")?).join(".git")).into())
     }),
     query_fn_needing("git", "git.rev_parse", "cwd rev? opts? **", crate::git::functions::rev_parse),
     query_fn_needing("git", "git.describe", "cwd rev? **", |m, a| {
@@ -76,9 +78,8 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     change_fn("git.init", "cwd bare? user? **", |m, a| {
         let words: &[&str] =
             if super::flag_arg(a, "bare", false) { &["init", "--bare", "."] } else { &["init", "."] };
-        std::fs::create_dir_all(m.path(text_arg(a, "cwd")?)).map_err(|e| {
-            zagent_host::machine::path_error("make", text_arg(a, "cwd").unwrap_or_default(), &e)
-        })?;
+        let cwd = std::path::Path::new(text_arg(a, "cwd")?);
+        changes::create_directory(&m.disk(None), cwd, FileMeta::default())?;
         crate::git::functions::run_line(m, a, words)
     }),
     change_fn("git.pull", "cwd opts? user? **", |m, a| {

@@ -12,12 +12,12 @@ use crate::pkgrepo;
 use crate::pkgrepo::RepoFormat;
 use crate::shared::lang_pkg::LangPkgProvider;
 use zagent_host::exec::command_options::value_text;
-use zagent_host::fs::{Disk, FileMeta, FileSystem};
+use zagent_host::fs::{FileMeta, FileSystem};
 use zagent_host::{Machine, Tools, packages};
 
 pub const FUNCTIONS: &[ExecFunction] = &[
     query_fn("pkg.list_repos", "**", |m, _| {
-        Ok(pkgrepo::list_repos(&Disk::default(), &repo_family(m)?).map_err(state_error)?.into())
+        Ok(pkgrepo::list_repos(&m.disk(None), &repo_family(m)?).map_err(state_error)?.into())
     }),
     query_fn("pkg.get_repo", "repo **", get_repo),
     change_fn("pkg.mod_repo", "repo **", |m, a| change_repo(m, a, false)),
@@ -168,10 +168,11 @@ fn get_repo(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Func
     let name = text_arg(args, "repo")?;
     let family = repo_family(machine)?;
     if !matches!(family, RepoFormat::Debian(..)) {
-        let all = pkgrepo::list_repos(&Disk::default(), &family).map_err(state_error)?;
+        let all = pkgrepo::list_repos(&machine.disk(None), &family).map_err(state_error)?;
         return Ok(all.get(name).cloned().unwrap_or_else(Value::empty_map));
     }
-    let plan = pkgrepo::plan_repo(&Disk::default(), &family, name, Map::new(), false).map_err(state_error)?;
+    let plan =
+        pkgrepo::plan_repo(&machine.disk(None), &family, name, Map::new(), false).map_err(state_error)?;
     Ok(plan.before.map_or_else(Value::empty_map, Value::from))
 }
 
@@ -183,14 +184,14 @@ fn change_repo(
     let name = text_arg(args, "repo")?;
     let family = repo_family(machine)?;
     let given: Map = args.named().iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
-    let disk = Disk::default();
+    let disk = machine.disk(None);
     let plan = pkgrepo::plan_repo(&disk, &family, name, given.clone(), is_absent).map_err(state_error)?;
     if is_absent && plan.before.is_none() {
         return Err(FunctionError::failed(format!("Repo {name} doesn't exist in the sources.list(s)")));
     }
     let mut words = String::new();
     for (path, text) in &plan.edits {
-        let meta = FileMeta { mode: (!path.exists()).then_some(0o644), ..FileMeta::default() };
+        let meta = FileMeta { mode: (!machine.exists(path)).then_some(0o644), ..FileMeta::default() };
         let done = match text {
             Some(text) => disk.resolve_for_change(path).and_then(|p| disk.write(&p, text.as_bytes(), meta)),
             None => disk.remove(path),

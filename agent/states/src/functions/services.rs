@@ -8,6 +8,7 @@ use zagent_config::paths::{DEFAULT_ROOT, Paths};
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
+use crate::file::functions::changes;
 use crate::kmod::kernel_modules;
 use crate::locale::locale_gen as locale;
 use crate::mount::mounts;
@@ -16,7 +17,7 @@ use crate::sysctl::parameters as sysctl;
 use crate::timezone::zoneinfo as timezone;
 use zagent_config::error_chain;
 use zagent_host::exec::command_options::value_text;
-use zagent_host::fs::{Disk, FsError};
+use zagent_host::fs::{FileMeta, FsError};
 use zagent_host::reboot;
 use zagent_host::text_file;
 use zagent_host::{CommandOutput, Machine, Tools};
@@ -38,7 +39,7 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     }),
     query_fn("kmod.mod_list", "only_persist?", |m, a| {
         let mut names = if flag_arg(a, "only_persist", false) {
-            kernel_modules::boot_modules(&Disk::default(), kmod_config(m)).map_err(fs_error)?
+            kernel_modules::boot_modules(&m.disk(None), kmod_config(m)).map_err(fs_error)?
         } else {
             kernel_modules::list_loaded(m)?
         };
@@ -47,12 +48,12 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     }),
     change_fn("kmod.load", "mod persist?", |m, a| load_or_remove(m, a, true)),
     change_fn("kmod.remove", "mod persist? comment?", |m, a| load_or_remove(m, a, false)),
-    query_fn("timezone.zone_compare", "timezone", |_, a| {
-        let now = timezone::current_zone(&Disk::default()).map_err(fs_error)?;
+    query_fn("timezone.zone_compare", "timezone", |m, a| {
+        let now = timezone::current_zone(&m.disk(None)).map_err(fs_error)?;
         Ok((now.as_deref() == Some(text_arg(a, "timezone")?)).into())
     }),
-    query_fn("timezone.get_hwclock", "", |_, _| {
-        let local = timezone::is_hwclock_local(&Disk::default()).map_err(fs_error)?;
+    query_fn("timezone.get_hwclock", "", |m, _| {
+        let local = timezone::is_hwclock_local(&m.disk(None)).map_err(fs_error)?;
         Ok(if local { "localtime" } else { "UTC" }.into())
     }),
     change_fn("timezone.set_zone", "timezone", set_timezone),
@@ -61,14 +62,14 @@ pub const FUNCTIONS: &[ExecFunction] = &[
         Ok(locale::is_available(&Tools::new(m), text_arg(a, "locale")?)?.into())
     }),
     change_fn("locale.gen_locale", "locale **", |m, a| {
-        let (disk, name) = (Disk::default(), text_arg(a, "locale")?);
+        let (disk, name) = (m.disk(None), text_arg(a, "locale")?);
         if locale::enable_locale(&disk, name).map_err(fs_error)?.is_none() {
             return Ok(false.into());
         }
         Ok(locale::generate_locale(&Tools::new(m), name)?.is_success().into())
     }),
     change_fn("locale.set_locale", "locale", |m, a| {
-        let (disk, config) = (Disk::default(), locale::lang_config_path(is_debian(m).then_some("Debian")));
+        let (disk, config) = (m.disk(None), locale::lang_config_path(is_debian(m).then_some("Debian")));
         let now = text_file::read_text(&disk, config).map_err(fs_error)?.unwrap_or_default();
         text_file::write_text(&disk, config, &locale::set_lang(&now, text_arg(a, "locale")?))
             .map_err(fs_error)?;
@@ -79,8 +80,8 @@ pub const FUNCTIONS: &[ExecFunction] = &[
         "name device fstype opts? dump? pass_num? config? test? match_on? not_change? **",
         set_fstab,
     ),
-    change_fn("mount.rm_fstab", "name device? config?", |_, a| {
-        let (disk, config) = (Disk::default(), fstab_path(a));
+    change_fn("mount.rm_fstab", "name device? config?", |m, a| {
+        let (disk, config) = (m.disk(None), fstab_path(a));
         let now = text_file::read_text(&disk, config).map_err(fs_error)?.unwrap_or_default();
         let (new, found) =
             mounts::remove_fstab_entry(&now, text_arg(a, "name")?, optional_text_arg(a, "device"));
@@ -143,7 +144,7 @@ fn true_or_message(output: &CommandOutput) -> Value {
 }
 
 fn is_debian(machine: &Machine) -> bool {
-    machine.path("/etc/debian_version").exists()
+    machine.exists("/etc/debian_version")
 }
 
 fn kmod_config(machine: &Machine) -> &'static str {
@@ -167,7 +168,7 @@ fn sysctl_show(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
 fn sysctl_persist(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (name, value) = (text_arg(args, "name")?, arg_text(args, "value"));
     let config = optional_text_arg(args, "config").unwrap_or_else(|| sysctl::default_config(machine));
-    let disk = Disk::default();
+    let disk = machine.disk(None);
     let now = text_file::read_text(&disk, config).map_err(fs_error)?;
     let new = sysctl::set_in_config(now.as_deref(), name, &value);
     let live = sysctl::live_value(machine, name)?.is_some_and(|v| sysctl::is_same_value(&v, &value));
@@ -192,7 +193,7 @@ fn load_or_remove(machine: &Machine, args: &FunctionArgs<Value>, on: bool) -> Re
     let (more, less) = if on { (&after, &before) } else { (&before, &after) };
     let mut changed: Vec<String> = more.iter().filter(|m| !less.contains(m)).cloned().collect();
     if flag_arg(args, "persist", false) {
-        let (disk, config) = (Disk::default(), kmod_config(machine));
+        let (disk, config) = (machine.disk(None), kmod_config(machine));
         let now = text_file::read_text(&disk, config).map_err(fs_error)?.unwrap_or_default();
         let is_kept = kernel_modules::boot_modules(&disk, config)
             .map_err(fs_error)?
@@ -214,7 +215,7 @@ fn load_or_remove(machine: &Machine, args: &FunctionArgs<Value>, on: bool) -> Re
 }
 
 fn set_timezone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (disk, name) = (Disk::default(), text_arg(args, "timezone")?);
+    let (disk, name) = (machine.disk(None), text_arg(args, "timezone")?);
     let file = timezone::zone_file(&disk, name).map_err(fs_error)?;
     let file = file
         .ok_or_else(|| FunctionError::failed(format!("Zone does not exist: /usr/share/zoneinfo/{name}")))?;
@@ -231,7 +232,7 @@ fn options_arg(args: &FunctionArgs<Value>) -> String {
     }
 }
 
-fn set_fstab(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn set_fstab(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let number = |name| args.get(name).map_or_else(|| "0".to_owned(), value_text);
     let line = Line {
         device: text_arg(args, "device")?.to_owned(),
@@ -246,7 +247,7 @@ fn set_fstab(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionE
         Some(Value::Str(one)) => vec![one.to_string()],
         _ => Vec::new(),
     };
-    let (disk, config) = (Disk::default(), fstab_path(args));
+    let (disk, config) = (machine.disk(None), fstab_path(args));
     let now = text_file::read_text(&disk, config).map_err(fs_error)?;
     let now = now.ok_or_else(|| FunctionError::failed(format!("Bad config file \"{config}\"")))?;
     let (new, kept) = mounts::set_fstab_entry(&now, &line, &match_on, flag_arg(args, "not_change", false))?;
@@ -258,8 +259,8 @@ fn set_fstab(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionE
 
 fn run_mount(machine: &Machine, args: &FunctionArgs<Value>, again: bool) -> Result<Value, FunctionError> {
     let (name, mut opts) = (text_arg(args, "name")?, options_arg(args));
-    if flag_arg(args, "mkmnt", false) && !Path::new(name).exists() {
-        std::fs::create_dir_all(name).map_err(|e| zagent_host::machine::path_error("make", name, &e))?;
+    if flag_arg(args, "mkmnt", false) && !machine.exists(name) {
+        changes::create_directory(&machine.disk(None), Path::new(name), FileMeta::default())?;
     }
     if again {
         opts.push_str(",remount");
@@ -283,7 +284,7 @@ fn is_agent_unit() -> bool {
 
 /// Shuts the host down; at a time in minutes from now, or at once. The agent itself only asks for a reboot.
 fn shut_down(machine: &Machine, args: &FunctionArgs<Value>, how: &str) -> Result<Value, FunctionError> {
-    if how == "-r" && is_agent_unit() {
+    if how == "-r" && machine.is_this_host() && is_agent_unit() {
         let (paths, host) = (Paths::new(DEFAULT_ROOT), reboot::RebootHost::default());
         reboot::request_reboot(&paths, &host, "`system.reboot` asked for it", jiff::Timestamp::now())
             .map_err(|e| FunctionError::failed(error_chain(&e)))?;

@@ -7,6 +7,7 @@ use crate::shared::pep440::satisfies;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
 };
+use zagent_host::Machine;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
 
@@ -90,12 +91,12 @@ struct SourcedProvider {
 }
 
 impl SourcedProvider {
-    fn new(gem: &GemState) -> Result<Self, StateError> {
+    fn new(machine: &Machine, gem: &GemState) -> Result<Self, StateError> {
         let mut provider = gem.provider.clone();
         let Some(source) = &gem.source else { return Ok(Self { provider: provider, _file: None }) };
-        let owner = provider.run_as()?.map(|account| account.ids.uid);
+        let owner = provider.run_as(machine)?.map(|account| account.ids.uid);
         let text = format!(":sources:\n- {}\n", serde_json::Value::from(source.as_str()));
-        let file = PrivateTempFile::new_secret(text.as_bytes(), ".gemrc", owner)
+        let file = PrivateTempFile::new_secret(machine, text.as_bytes(), ".gemrc", owner)
             .map_err(|e| StateError::new(format!("cannot keep the source of the gem: {e}")))?;
         provider.env.push(("GEMRC".into(), file.path().display().to_string()));
         Ok(Self { provider: provider, _file: Some(file) })
@@ -190,7 +191,7 @@ impl State for GemState {
             GemFunction::Install | GemFunction::Remove => vec![self.name.clone()],
             GemFunction::AddSource | GemFunction::RemoveSource => Vec::new(),
         };
-        let sourced = SourcedProvider::new(self)?;
+        let sourced = SourcedProvider::new(ctx.machine, self)?;
         self.provider
             .change_packages(ctx, &names, &mut || Ok(sourced.provider.run_checked(&tools, &words)?))
             .map_err(failed)?;

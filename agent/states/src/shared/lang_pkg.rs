@@ -13,7 +13,7 @@ use zagent_config::Value;
 pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs, Undoable};
 use crate::{StateCtx, StateError};
 use zagent_host::exec::command_options::{RunAsUser, value_text};
-use zagent_host::{CommandOutput, Tools};
+use zagent_host::{CommandOutput, Machine, Tools};
 
 /// How long a library may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -89,9 +89,9 @@ impl LangPkgProvider {
     fn base_command(&self, tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
         let missing = |name: &str| FunctionError::failed(format!("there is no `{name}` on this host"));
         match (self.kind, &self.location) {
-            ("pip", Some(place)) if Path::new(place).is_dir() => {
+            ("pip", Some(place)) if tools.machine.is_dir(place) => {
                 let found = ["bin/python", "bin/python3", "python"].iter().map(|p| Path::new(place).join(p));
-                let python = found.into_iter().find(|p| p.is_file());
+                let python = found.into_iter().find(|p| tools.machine.is_file(p));
                 let python = python.ok_or_else(|| {
                     FunctionError::failed(format!("Could not find a `pip` binary in {place}"))
                 })?;
@@ -117,9 +117,10 @@ impl LangPkgProvider {
     ///
     /// # Errors
     /// Fails when there is no such user.
-    pub(crate) fn run_as(&self) -> Result<Option<RunAsUser>, FunctionError> {
+    pub(crate) fn run_as(&self, machine: &Machine) -> Result<Option<RunAsUser>, FunctionError> {
         let find = |user: &String| {
-            RunAsUser::find(user).map_err(|_| FunctionError::failed(format!("User {user} does not exist")))
+            RunAsUser::find(machine, user)
+                .map_err(|_| FunctionError::failed(format!("User {user} does not exist")))
         };
         self.user.as_ref().map(find).transpose()
     }
@@ -136,15 +137,15 @@ impl LangPkgProvider {
         let cwd = self
             .cwd
             .clone()
-            .or_else(|| self.location.clone().filter(|p| self.kind == "npm" && Path::new(p).is_dir()));
+            .or_else(|| self.location.clone().filter(|p| self.kind == "npm" && tools.machine.is_dir(p)));
         if let Some(cwd) = cwd {
             command.cwd = Some(cwd.into());
         }
-        if let Some(venv) = self.location.as_ref().filter(|p| self.kind == "pip" && Path::new(p).is_dir()) {
+        if let Some(venv) = self.location.as_ref().filter(|p| self.kind == "pip" && tools.machine.is_dir(p)) {
             command.env.push(("VIRTUAL_ENV".into(), venv.into()));
         }
         command.env.push(("PIP_DISABLE_PIP_VERSION_CHECK".into(), "1".into()));
-        if let Some(found) = self.run_as()? {
+        if let Some(found) = self.run_as(tools.machine)? {
             command.user = Some(found.ids);
             command.env.push(("HOME".into(), found.home.into()));
         }

@@ -15,8 +15,8 @@ use zagent_config::{Map, Value};
 
 use crate::file_tree::DirFiles;
 use crate::{CheckResult, FileTemplate, RenderTemplate, RunShared, StateCtx, StateError, Verdict, build};
-use zagent_host::CancelToken;
 use zagent_host::fs::{Disk, FileSystem};
+use zagent_host::{CancelToken, Machine};
 
 /// A host with one grain.
 struct OneGrainHost;
@@ -78,6 +78,7 @@ pub struct FileTestBed {
     pub shared: RunShared,
     cancel: Arc<CancelToken>,
     cache: PathBuf,
+    machine: Machine,
     disk: Disk,
 }
 
@@ -97,6 +98,7 @@ impl FileTestBed {
             shared: RunShared::default(),
             cancel: Arc::new(CancelToken::new()),
             cache: dir.path().join("cache"),
+            machine: Machine::this_host(),
             disk: Disk::default(),
             dir,
         }
@@ -121,6 +123,7 @@ impl FileTestBed {
         StateCtx {
             tag: "",
             journal: None,
+            machine: &self.machine,
             fs,
             files: &self.files,
             host: &OneGrainHost,

@@ -10,8 +10,8 @@ use zagent_compiler::{CallError, Cipher, Compat, FileTree, FunctionCall, Plan, T
 use zagent_config::Value;
 
 use crate::{FileTemplate, RenderTemplate, RunShared, StateCtx};
-use zagent_host::CancelToken;
 use zagent_host::fs::{FileKind, FileMeta, FileSystem, FsError, Stat, Xattr};
+use zagent_host::{CancelToken, Machine};
 
 #[derive(Clone, Debug)]
 enum MemoryEntry {
@@ -186,6 +186,7 @@ impl FileSystem for MemoryFs {
 
 /// Everything else that a scene is made of.
 pub struct EditTestBed {
+    machine: Machine,
     pub fs: MemoryFs,
     pub tree: BTreeMap<String, String>,
     pub pillar: Value,
@@ -204,6 +205,7 @@ impl EditTestBed {
             fs.dir(dir);
         }
         Self {
+            machine: Machine::this_host(),
             fs,
             tree: BTreeMap::new(),
             pillar: Value::empty_map(),
@@ -220,6 +222,7 @@ impl EditTestBed {
         StateCtx {
             tag: "",
             journal: None,
+            machine: &self.machine,
             fs: &self.fs,
             files: self,
             host: self,
