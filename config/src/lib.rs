@@ -1,6 +1,8 @@
 //! Everything a user writes for zagent, parsed and checked: configuration, ids, paths, targets; and the values
 //! and diagnostics that all crates share.
 
+pub mod atomic_file;
+pub mod backoff;
 pub mod codes;
 pub mod cron;
 pub mod diagnostic;

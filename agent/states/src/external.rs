@@ -8,8 +8,7 @@
 //! is a failure that says why.
 
 use std::borrow::Cow;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
 use super::{ApplyResult, CheckResult, State, StateCtx, StateError};
+use zagent_config::atomic_file::AtomicFile;
 use zagent_config::error_chain;
 use zagent_host::exec::command_options::value_text;
 use zagent_host::exec::{ExecCommand, ExitReason};
@@ -291,14 +291,7 @@ fn write_program(dir: &Path, name: &str, content: &[u8]) -> std::io::Result<Path
     if is_installed(&path, content) {
         return Ok(path);
     }
-    let unique = format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id());
-    let temp = dir.join(unique);
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(&temp)?;
-    file.write_all(content)?;
-    file.set_permissions(std::fs::Permissions::from_mode(0o700))?;
-    drop(file);
-    std::fs::rename(&temp, &path)?;
+    AtomicFile::cached(0o700).write(&path, content)?;
     Ok(path)
 }
 

@@ -9,6 +9,7 @@ pub mod unpack_dir;
 use std::path::{Path, PathBuf};
 
 use zagent_compiler::{Chunk, Compat};
+use zagent_config::atomic_file::AtomicFile;
 use zagent_config::{Map, Value};
 
 pub use self::formats::ArchiveFormat;
@@ -350,10 +351,7 @@ fn write_cache_note(path: &Path, text: &str) -> Result<(), StateError> {
     let write = || -> std::io::Result<()> {
         let dir = path.parent().unwrap_or(path);
         std::fs::create_dir_all(dir)?;
-        let mut file = tempfile::Builder::new().prefix(".note-").tempfile_in(dir)?;
-        std::io::Write::write_all(&mut file, text.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
+        AtomicFile::cached(0o600).write(path, text.as_bytes())
     };
     write().map_err(|e| StateError::new(format!("cannot write `{}`: {e}", path.display())))
 }
