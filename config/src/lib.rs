@@ -3,6 +3,8 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 
+pub mod atomic_file;
+pub mod backoff;
 pub mod codes;
 pub mod cron;
 pub mod diagnostic;

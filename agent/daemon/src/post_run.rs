@@ -121,7 +121,8 @@ impl Turn<'_> {
         let SourceGuard::Generation(generation, _) = &source.guard else { return None };
         let mut trial = GenerationTrial::load(&self.settings.paths(), generation.name())?;
         if trial.before.is_none() {
-            trial.before = Some(health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel));
+            trial.before =
+                Some(health::run_checks(self.machine, &self.settings.health, RETRY_INTERVAL, self.cancel));
         }
         trial.tries += 1;
         self.save_trial(&trial, hooks);
@@ -176,7 +177,7 @@ impl Turn<'_> {
 
     /// Current health of the host, also saved for the status.
     pub fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
-        let found = health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel);
+        let found = health::run_checks(self.machine, &self.settings.health, RETRY_INTERVAL, self.cancel);
         let now = Timestamp::now();
         memory.health = found.iter().map(|verdict| status::HealthStatus::from_result(verdict, now)).collect();
         found

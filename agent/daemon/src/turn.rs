@@ -20,8 +20,8 @@ use super::sync::{self, StatesSync, SyncOptions, SyncOutcome};
 use crate::error::{CliError, ExitStatus};
 use zagent_config::SecretMask;
 use zagent_config::error_chain;
-use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
+use zagent_host::{CancelToken, Machine};
 use zagent_run::{RunReport, RunTrigger};
 
 /// What a turn needs from its caller.
@@ -55,6 +55,8 @@ pub struct CompletedRun {
 pub struct Turn<'a> {
     /// The settings.
     pub settings: &'a Settings,
+    /// This host, for its health checks.
+    pub machine: &'a Machine,
     /// Options of the sync; none for no sync.
     pub sync_options: Option<SyncOptions>,
     /// True for a dry run.

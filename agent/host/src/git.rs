@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use zagent_config::{FunctionError, SecretMask};
 
+use super::accounts::account_ids::user_by_uid;
 use super::exec::ExecCommand;
 use super::temp_file::PrivateTempFile;
 use super::{CommandOutput, Tools};
@@ -48,8 +49,10 @@ pub struct GitCli<'a> {
 impl<'a> GitCli<'a> {
     /// The program as this user, or as who runs the agent.
     pub fn new(tools: Tools<'a>, user: Option<&str>) -> Result<Self, FunctionError> {
-        let own = || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|u| u.dir);
-        let user = user.map(RunAsUser::find).transpose().map_err(FunctionError::failed)?;
+        let me = rustix::process::geteuid().as_raw();
+        let own = || user_by_uid(tools.machine, me).map(|user| user.home.into());
+        let user = user.map(|name| RunAsUser::find(tools.machine, name)).transpose();
+        let user = user.map_err(FunctionError::failed)?;
         let home = match &user {
             Some(account) => Some(account.home.clone()),
             None => std::env::var_os("HOME").map(Into::into).or_else(own),
@@ -348,7 +351,7 @@ mod tests {
 
     #[test]
     fn ssh_never_asks() {
-        let (machine, home) = (Machine::new(), tempfile::tempdir().unwrap());
+        let (machine, home) = (Machine::this_host(), tempfile::tempdir().unwrap());
         let git = git(&machine, home.path());
         let reach = |git: &GitCli<'_>| {
             let output = git.run(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use zagent_config::FunctionError;
 
-use crate::exec;
 use crate::exec::{ExecCommand, ExitReason};
 use crate::{CancelToken, Machine};
 
@@ -181,7 +180,8 @@ impl<'a> Tools<'a> {
         }
         let started = Instant::now();
         let program = command.program.to_string_lossy().into_owned();
-        let outcome = exec::run(&command).map_err(|e| FunctionError::failed(exec::error_message(&e)))?;
+        let outcome =
+            self.machine.run(&command).map_err(|e| FunctionError::failed(crate::exec::error_message(&e)))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let output = CommandOutput {
             code: outcome.shell_code(),
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_limit_does_not_end_what_must_not_be_left_half_way() {
-        let machine = Machine::new();
+        let machine = Machine::this_host();
         let cancel = Arc::new(CancelToken::new());
         let soon = || Some(Instant::now() + Duration::from_millis(50));
         let sleep = |finishes: bool| {

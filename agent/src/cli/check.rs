@@ -15,6 +15,7 @@ use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::repo_layout::{RepoLayout, RepoSource};
+use zagent_host::Machine;
 use zagent_states::template_host::recorded_facts::RecordedFacts;
 use zagent_states::template_host::recorded_host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 
@@ -184,7 +185,7 @@ fn recorded_host(node: &InventoryNode) -> Arc<dyn zagent_compiler::TemplateHost>
         .remove(RECORDED_FUNCTIONS_KEY)
         .and_then(|answers| answers.as_map().cloned())
         .unwrap_or_default();
-    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers))
+    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers, Machine::this_host()))
 }
 
 /// `A..B`, `A..` (B is HEAD), `A` (B is the working directory).

@@ -127,6 +127,8 @@ pub(super) struct CompileJob {
     pub(super) states: Arc<dyn FileTree>,
     pub(super) compat: Compat,
     pub(super) settings: Settings,
+    /// The machine that templates ask and states work on.
+    pub(super) machine: Machine,
     /// Description of where the states come from.
     pub(super) revision: String,
 }
@@ -229,7 +231,8 @@ impl TreeArgs {
             settings.compat = compat.unwrap_or(settings.compat);
         }
         let mut options = self.options_from(&settings)?;
-        let host = self.host_from(&settings, &options)?;
+        let machine = Machine::this_host();
+        let host = self.host_from(&machine, &settings, &options)?;
         options.opts =
             settings::salt_opts(&options, &[("file_roots", &*states), ("pillar_roots", &*pillar)], self.test);
         settings::add_dir_opts(&settings, self.config.as_deref(), &mut options.opts);
@@ -244,7 +247,7 @@ impl TreeArgs {
         };
         let (traced, trace) = CompileTrace::trace_inputs(&inputs);
         let compiler = Compiler::new(traced);
-        Ok(CompileJob { compiler, inputs, trace, want, node, states, compat, settings, revision })
+        Ok(CompileJob { compiler, inputs, trace, want, node, states, compat, settings, machine, revision })
     }
 
     fn compile_target(&self, states: &dyn FileTree) -> Result<CompileTarget, CliError> {
@@ -289,22 +292,23 @@ impl TreeArgs {
 
     /// Host interface for templates.
     pub(super) fn host(&self, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
-        self.host_from(&settings::load(self.config.as_deref())?, options)
+        self.host_from(&Machine::this_host(), &settings::load(self.config.as_deref())?, options)
     }
 
     fn host_from(
         &self,
+        machine: &Machine,
         settings: &Settings,
         options: &CompileOptions,
     ) -> Result<Arc<dyn TemplateHost>, CliError> {
-        let machine = Machine::new()
+        let machine = machine
+            .clone()
             .allow_commands(settings.cmd_run == TemplatePermission::Allow)
             .timeout(settings.limits.program_timeout);
         let live = LiveHostSettings {
-            machine,
             external_pillar: settings.ext_pillar.clone(),
             external_tops: settings.master_tops.clone(),
-            ..LiveHostSettings::new(&*options.id)
+            ..LiveHostSettings::new(&*options.id, machine)
         };
         Ok(Arc::new(LiveHost::new(self.facts_from(settings, options)?, live)))
     }

@@ -130,10 +130,8 @@ impl InitArgs {
 
 /// Host interface for templates that runs no commands, for the report.
 fn offline_host(args: &TreeArgs, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
-    let live = LiveHostSettings {
-        machine: Machine::new().allow_commands(false),
-        ..LiveHostSettings::new(&*options.id)
-    };
+    let machine = Machine::this_host().allow_commands(false);
+    let live = LiveHostSettings::new(&*options.id, machine);
     Ok(Arc::new(LiveHost::new(args.facts()?, live)))
 }
 

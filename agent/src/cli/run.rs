@@ -22,8 +22,8 @@ use crate::output::{ReportFormat, Ui};
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::operator::pause::Pause;
 use zagent_daemon::{CompletedRun, DaemonSetup, StatesSource, SyncOptions, TurnHooks};
-use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
+use zagent_host::{CancelToken, Machine};
 use zagent_run::RunProgress;
 use zagent_run::history;
 use zagent_run::history::History;
@@ -126,8 +126,10 @@ impl RunArgs {
         let cancel = Arc::new(CancelToken::new());
         // Held until everything is printed and saved: a stop signal at the very end does not lose the report.
         let _signals = SignalWatcher::watch(&cancel);
+        let machine = Machine::this_host();
         let turn = zagent_daemon::Turn {
             settings: &settings,
+            machine: &machine,
             sync_options: self.should_fetch(tree, &settings).then(|| SyncOptions {
                 retry_refused: self.trigger == TriggerArg::Manual,
                 ..SyncOptions::default()
@@ -339,6 +341,7 @@ fn converge(
     let turn = StateRun {
         plan: &planned.plan,
         order,
+        machine: &job.machine,
         files: &files,
         host: &host,
         templates: &CompilerTemplates(&job.compiler),

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use zagent_config::backoff::Backoff;
 use zagent_config::ids::RolloutId;
 use zagent_config::settings::Settings;
 use zagent_rollout::board_stores::BoardReports;
@@ -24,7 +25,7 @@ use zagent_config::error_chain;
 const SCAN_INTERVAL: Duration = Duration::from_secs(60);
 /// Backoff after an error of a rollout, initial and maximum: shorter than the heartbeat timeout, and short
 /// enough that one failed write does not lead to a takeover.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(30));
 /// Stack for certificate checks and computations over a whole fleet.
 const STACK_BYTES: usize = 4 << 20;
 
@@ -87,8 +88,8 @@ struct DriverStores {
 struct DrivenRollout {
     /// Time of the next step.
     at: Instant,
-    /// Backoff after the next error.
-    backoff: Duration,
+    /// Errors in a row.
+    failures: u32,
 }
 
 /// Rollouts driven here, and their due times.
@@ -152,7 +153,7 @@ impl DriveLoop<'_> {
             match driver.drive_once(&id, now) {
                 Ok(DriveOutcome::Continues { wait, notes, .. }) => {
                     notes.iter().for_each(|note| tracing::info!(rollout = %id, "{note}"));
-                    self.driven.insert(id, DrivenRollout { at: begun + wait, backoff: BACKOFF.0 });
+                    self.driven.insert(id, DrivenRollout { at: begun + wait, failures: 0 });
                 }
                 Ok(DriveOutcome::Finished(record)) => {
                     tracing::info!(rollout = %id, state = record.state.name(), "the rollout is over");
@@ -185,9 +186,9 @@ impl DriveLoop<'_> {
 
     /// Leaves a rollout alone for a while, longer each time.
     fn back_off(&mut self, id: &RolloutId, begun: Instant) {
-        let rest = self.driven.get(id).map_or(BACKOFF.0, |ride| ride.backoff);
-        self.driven
-            .insert(id.clone(), DrivenRollout { at: begun + rest, backoff: (rest * 2).min(BACKOFF.1) });
+        let failures = self.driven.get(id).map_or(0, |ride| ride.failures);
+        let at = begun + BACKOFF.delay(failures);
+        self.driven.insert(id.clone(), DrivenRollout { at, failures: failures.saturating_add(1) });
     }
 }
 

@@ -36,7 +36,7 @@ fn http(address: SocketAddr) -> HealthProbe {
 }
 
 fn run(checks: &[HealthSettings]) -> Vec<(bool, String, usize)> {
-    let verdicts = run_checks(checks, Duration::ZERO, &Arc::new(CancelToken::new()));
+    let verdicts = run_checks(&Machine::this_host(), checks, Duration::ZERO, &Arc::new(CancelToken::new()));
     verdicts.into_iter().map(|v| (v.ok, v.said, v.tries)).collect()
 }
 
@@ -94,7 +94,8 @@ fn stopping_the_agent_stops_the_checks() {
     let checks = [health("web", web, 5), health("cmd", HealthProbe::Command("sleep 100".into()), 5)];
     let begin = Instant::now();
     let verdicts = std::thread::scope(|scope| {
-        let round = scope.spawn(|| run_checks(&checks, Duration::from_secs(60), &cancel));
+        let round =
+            scope.spawn(|| run_checks(&Machine::this_host(), &checks, Duration::from_secs(60), &cancel));
         // Connected, and never answered.
         let _held = listener.accept().unwrap();
         cancel.cancel();

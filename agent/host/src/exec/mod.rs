@@ -27,6 +27,7 @@ use rustix::process::Signal;
 use self::spawn::spawn_with_retry;
 use self::watcher::ProcessWatcher;
 use super::CancelToken;
+use crate::fs::FsRoot;
 
 pub use self::spawn::{find_program, spawn_detached};
 
@@ -71,6 +72,8 @@ pub struct ExecCommand {
     pub nice: Option<i32>,
     /// Keeps its arguments out of the log.
     pub hide_args: bool,
+    /// Where its paths begin: below another root than `/` it is started by `chroot`. [`Machine`](crate::Machine) sets it.
+    pub root: FsRoot,
 }
 
 /// Who a command runs as.
@@ -104,6 +107,7 @@ impl ExecCommand {
             user: None,
             nice: None,
             hide_args: false,
+            root: FsRoot::default(),
         }
     }
 
@@ -244,7 +248,7 @@ fn start_checked(command: &ExecCommand) -> Result<(std::process::Child, spawn::C
     if command.cancel.as_ref().is_some_and(|c| c.is_cancelled()) {
         return Err(ExecError::Cancelled { program: program() });
     }
-    if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+    if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !is_dir(&command.root, cwd)) {
         return Err(ExecError::Cwd { program: program(), cwd: cwd.clone() });
     }
     let started = spawn_with_retry(command)?;
@@ -254,6 +258,10 @@ fn start_checked(command: &ExecCommand) -> Result<(std::process::Child, spawn::C
         tracing::debug!(program = %command.program.display(), args = ?command.args, pid = started.0.id(), "started");
     }
     Ok(started)
+}
+
+fn is_dir(root: &FsRoot, path: &std::path::Path) -> bool {
+    root.metadata(path, true).is_ok_and(|meta| meta.is_dir())
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Law: states change files through [`FileSystem`] (held by `tests/laws.rs`). A run gives them the disk, which notes
 //! changes for undo first; a dry run gives them an overlay in memory, so that a later state sees what an earlier one
-//! would have done.
+//! would have done. Paths are those of the machine: below another root than `/`
+//! ([`FsRoot`]) they are resolved inside it.
 
 pub mod atomic_write;
 pub mod cross_device;
@@ -13,6 +14,7 @@ pub mod disk_write;
 pub mod flags;
 pub mod overlay;
 pub mod path_at;
+pub mod root;
 pub mod stat;
 #[cfg(test)]
 pub mod tests;
@@ -25,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 pub use disk::Disk;
 pub use overlay::Overlay;
+pub use root::FsRoot;
 pub use umask::UmaskGuard;
 pub use xattr::Xattr;
 
@@ -258,6 +261,15 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// Fails when they cannot be read.
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>, FsError>;
+
+    /// Refuses a directory in which only the kernel makes entries; one that is not there refuses nothing.
+    ///
+    /// # Errors
+    /// Fails for such a directory.
+    fn reject_kernel_dir(&self, dir: &Path) -> io::Result<()> {
+        let _ = dir;
+        Ok(())
+    }
 
     /// Gives a file or directory exactly these extended attributes; labels of the security system that are not named stay.
     ///

@@ -231,7 +231,7 @@ pub fn select_provider(machine: &Machine, asked: Option<&str>) -> Result<Selecte
         };
     }
     let mut found = PROVIDERS.to_vec();
-    found.retain(|p| p.database_files().iter().any(|w| machine.path(w).exists()));
+    found.retain(|p| p.database_files().iter().any(|w| machine.exists(w)));
     // A host may have the tools of other families: dpkg on Fedora, dnf on openSUSE.
     let kin = parse_os_ids(&machine.read("/etc/os-release")?.unwrap_or_default());
     found.sort_by_key(|p| !p.os_ids().iter().any(|k| kin.iter().any(|name| name == k)));

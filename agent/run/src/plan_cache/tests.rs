@@ -37,8 +37,10 @@ impl Place {
         let mut facts = Map::new();
         facts.insert("id", "web1");
         facts.insert("colour", self.colour);
-        let host: Arc<dyn TemplateHost> =
-            Arc::new(LiveHost::new(Arc::new(RecordedFacts::new(facts)), LiveHostSettings::new("web1")));
+        let host: Arc<dyn TemplateHost> = Arc::new(LiveHost::new(
+            Arc::new(RecordedFacts::new(facts)),
+            LiveHostSettings::new("web1", zagent_host::Machine::this_host()),
+        ));
         CompileInputs {
             states: Arc::new(DirFiles::base(self.dir.path().join("states"))),
             pillar: Arc::new(DirFiles::base(self.dir.path().join("pillar"))),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json as object;
+use zagent_config::backoff::Backoff;
 use zagent_config::ids::RolloutId;
 use zagent_rollout::board::BoardError;
 use zagent_rollout::driver::{DriveError, DriveOutcome, RolloutDriver, WriteFailureOutcome};
@@ -24,7 +25,7 @@ use zagent_host::CancelToken;
 use zagent_run::SignalWatcher;
 
 /// Backoff while a board does not answer: initial and maximum.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(30));
 /// Poll interval of a rollout, and the addition per node: the cost of a poll for the board grows with the
 /// nodes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -151,8 +152,8 @@ struct CliDrivenRollout {
     id: RolloutId,
     live: RolloutProgress,
     last: Option<RolloutRecord>,
-    /// Backoff after the board did not answer.
-    backoff: Duration,
+    /// How often in a row the board did not answer.
+    failures: u32,
 }
 
 /// Result of one step.
@@ -206,7 +207,7 @@ impl CliDriveLoop<'_> {
             id,
             live: RolloutProgress::new(self.format, named, ui),
             last: None,
-            backoff: BACKOFF.0,
+            failures: 0,
         };
         let mut all_driven: Vec<CliDrivenRollout> = ids.into_iter().map(driven).collect();
         let (mut done, mut worst) = (Vec::new(), ExitStatus::Success);
@@ -270,7 +271,7 @@ impl CliDriveLoop<'_> {
                 driven.live.show_record(&record, now, ui);
                 let wait = wait
                     .min(POLL_INTERVAL.saturating_add(POLL_PER_NODE.saturating_mul(polled_nodes(&record))));
-                (driven.last, driven.backoff) = (Some(record), BACKOFF.0);
+                (driven.last, driven.failures) = (Some(record), 0);
                 Ok(CliDriveStep::Wait(wait))
             }
             Ok(DriveOutcome::Finished(record)) => {
@@ -285,8 +286,8 @@ impl CliDriveLoop<'_> {
                 error @ (DriveError::ReadFailed { .. }
                 | DriveError::WriteFailed { end: WriteFailureOutcome::HeartbeatMissed, .. }),
             ) if driven.last.is_some() => {
-                let wait = driven.backoff;
-                driven.backoff = (wait * 2).min(BACKOFF.1);
+                let wait = BACKOFF.delay(driven.failures);
+                driven.failures = driven.failures.saturating_add(1);
                 driven.live.print_message(
                     &format!("{}; retrying in {}s", one_line(&error_chain(&error)), wait.as_secs()),
                     ui,

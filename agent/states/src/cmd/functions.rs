@@ -11,7 +11,6 @@ use zagent_config::{Map, Value};
 
 use crate::functions::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
-use zagent_host::exec;
 use zagent_host::exec::error_message;
 use zagent_host::exec::{ExecCommand, ExitReason};
 use zagent_host::exec::{command_options, shell_words};
@@ -81,7 +80,7 @@ fn run(
         ));
     }
     let command = build_command(machine, args, streams, shell)?;
-    let outcome = exec::run(&command).map_err(|e| FunctionError::failed(error_message(&e)))?;
+    let outcome = machine.run(&command).map_err(|e| FunctionError::failed(error_message(&e)))?;
     let hidden = flag_arg(args, "hide_output", false);
     let strip = flag_arg(args, "rstrip", true);
     let show = |bytes: &[u8]| {
@@ -136,8 +135,8 @@ fn build_command(
         _ => machine.timeout,
     });
     command.cwd = match optional_text_arg(args, "cwd") {
-        Some(cwd) => Some(machine.path(cwd)),
-        None => std::env::var_os("HOME").map(std::path::PathBuf::from).filter(|home| home.is_dir()),
+        Some(cwd) => Some(cwd.into()),
+        None => std::env::var_os("HOME").map(std::path::PathBuf::from).filter(|home| machine.is_dir(home)),
     };
     Ok(command)
 }

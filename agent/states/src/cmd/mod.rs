@@ -195,10 +195,10 @@ impl CmdState {
         };
         let line = rendered.as_deref().unwrap_or(name);
         if self.flag("bg") {
-            let pid = options.spawn_line_detached(line).map_err(|e| refused_error(&e))?;
+            let pid = options.spawn_line_detached(ctx.machine, line).map_err(|e| refused_error(&e))?;
             return Ok(CmdResult { pid: pid.into(), ..CmdResult::without_output() });
         }
-        let outcome = options.run_line(line).map_err(|e| refused_error(&e))?;
+        let outcome = options.run_line(ctx.machine, line).map_err(|e| refused_error(&e))?;
         self.interpret_outcome(&outcome, name, options)
     }
 

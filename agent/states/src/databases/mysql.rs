@@ -77,7 +77,7 @@ impl MysqlClient {
         sql: &[u8],
     ) -> Result<String, FunctionError> {
         let program = if tools.which("mysql").is_some() { "mysql" } else { "mariadb" };
-        let file = PrivateTempFile::new(self.client_config()?.as_bytes(), ".cnf", None)
+        let file = PrivateTempFile::new(tools.machine, self.client_config()?.as_bytes(), ".cnf", None)
             .map_err(|e| FunctionError::failed(format!("cannot write how to connect: {e}")))?;
         let mut args = vec![format!("--defaults-file={}", file.path().display()), "--batch".to_owned()];
         args.extend(db.map(|db| format!("--database={db}")));

@@ -101,7 +101,7 @@ impl PsqlClient {
             }
         }
         if let Some(name) = &self.runas {
-            let account = RunAsUser::find(name).map_err(FunctionError::failed)?;
+            let account = RunAsUser::find(tools.machine, name).map_err(FunctionError::failed)?;
             command.env.push(("HOME".into(), account.home.into()));
             command.user = Some(account.ids);
         }

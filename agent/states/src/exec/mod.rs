@@ -16,7 +16,6 @@ use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError, StateModule,
 };
 use zagent_config::error_chain;
-use zagent_host::exec;
 use zagent_host::exec::command_options::{CommandOptions, OptionKeys, salt_retcode, value_text};
 use zagent_host::exec::shell_words;
 use zagent_host::exec::{ExitOutcome, ExitReason};
@@ -138,7 +137,7 @@ impl ExecRun {
         let umask = if is_guard {
             None
         } else {
-            CommandOptions::from_args(&self.single_arg("umask"), OptionKeys::All, &[])?.umask
+            CommandOptions::from_args(ctx.machine, &self.single_arg("umask"), OptionKeys::All, &[])?.umask
         };
         let options = CommandOptions {
             cwd,
@@ -150,8 +149,9 @@ impl ExecRun {
             ..runas
         };
         let words = self.argv(line).map_err(|f| f.result.comment)?;
-        let command = options.with_deadline(ctx.deadline).command(words).map_err(|e| error_chain(&e))?;
-        exec::run(&command).map_err(|e| error_chain(&e))
+        let command =
+            options.with_deadline(ctx.deadline).command(ctx.machine, words).map_err(|e| error_chain(&e))?;
+        ctx.machine.run(&command).map_err(|e| error_chain(&e))
     }
 
     fn single_arg(&self, key: &str) -> Map {

@@ -272,7 +272,7 @@ impl State for FileManaged {
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.perms.owner.ids()?;
+        self.perms.owner.ids(ctx.machine)?;
         let done = match self.current_status(ctx, true)? {
             ManagedStatus::NotCreated => ApplyResult::default(),
             ManagedStatus::ContentIgnored(found) => self.apply_metadata(ctx, &found)?,

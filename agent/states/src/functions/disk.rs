@@ -15,7 +15,8 @@ pub(crate) const TABLE: &[ExecFunction] = &[query_fn("disk.usage", "", disk_usag
 fn disk_usage(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut all = Map::new();
     for mount in read_proc_mounts(machine)? {
-        let Ok(vfs) = rustix::fs::statvfs(machine.path(&mount.point)) else { continue };
+        let Ok(point) = machine.to_host_path(&mount.point) else { continue };
+        let Ok(vfs) = rustix::fs::statvfs(point) else { continue };
         if vfs.f_blocks == 0 {
             continue;
         }

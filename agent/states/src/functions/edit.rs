@@ -6,7 +6,7 @@ use zagent_config::FunctionError;
 use zagent_config::{Value, error_chain};
 
 use zagent_host::Machine;
-use zagent_host::fs::{Disk, FileMeta, FileSystem, FsError};
+use zagent_host::fs::{FileMeta, FileSystem, FsError};
 
 /// Edits a file of the machine.
 pub(crate) fn edit_text_file(
@@ -22,9 +22,8 @@ pub(crate) fn edit_text_file(
         } else {
             FileMeta { mode: Some(0o644), ..FileMeta::default() }
         };
-        let file = machine.path(path);
-        let disk = Disk::default();
-        let end = disk.resolve_for_change(Path::new(&file)).map_err(fs_error)?;
+        let disk = machine.disk(None);
+        let end = disk.resolve_for_change(Path::new(path)).map_err(fs_error)?;
         disk.write(&end, new.as_bytes(), meta).map_err(fs_error)?;
     }
     Ok(true.into())
@@ -37,5 +36,5 @@ pub(crate) fn fs_error(error: FsError) -> FunctionError {
 
 /// True on Debian and what is made of it.
 pub(crate) fn is_debian(machine: &Machine) -> bool {
-    machine.path("/etc/debian_version").exists()
+    machine.exists("/etc/debian_version")
 }

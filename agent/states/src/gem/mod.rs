@@ -12,9 +12,9 @@ use crate::shared::lang_pkg_state::{
 use crate::shared::pep440::satisfies;
 use crate::shared::planned_state::to_strings;
 use crate::{BuildResult, ChunkArgs, StateError, StateModule};
-use zagent_host::Tools;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
+use zagent_host::{Machine, Tools};
 
 /// The program `gem`.
 #[derive(Debug)]
@@ -67,14 +67,15 @@ impl LangPkgStates for Gem {
     /// The source may hold a password: it stands in a private file.
     fn with_source(
         &self,
+        machine: &Machine,
         provider: &LangPkgProvider,
         source: Option<&str>,
     ) -> Result<(LangPkgProvider, Option<PrivateTempFile>), StateError> {
         let mut provider = provider.clone();
         let Some(source) = source else { return Ok((provider, None)) };
-        let owner = provider.run_as()?.map(|account| account.ids.uid);
+        let owner = provider.run_as(machine)?.map(|account| account.ids.uid);
         let text = format!(":sources:\n- {}\n", serde_json::Value::from(source));
-        let file = PrivateTempFile::new_secret(text.as_bytes(), ".gemrc", owner)
+        let file = PrivateTempFile::new_secret(machine, text.as_bytes(), ".gemrc", owner)
             .map_err(|e| StateError::new(format!("cannot keep the source of the gem: {e}")))?;
         provider.env.push(("GEMRC".into(), file.path().display().to_string()));
         Ok((provider, Some(file)))

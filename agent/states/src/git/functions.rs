@@ -36,7 +36,7 @@ pub(crate) const TABLE: &[ExecFunction] = &[
         Ok(line.split_whitespace().nth(2).unwrap_or_default().into())
     }),
     query_fn("git.is_worktree", "cwd **", |m, a| {
-        Ok(m.path(text_arg(a, "cwd")?).join(".git").is_file().into())
+        Ok(m.is_file(std::path::Path::new(text_arg(a, "cwd")?).join(".git")).into())
     }),
     query_fn_needing("git", "git.rev_parse", "cwd rev? opts? **", rev_parse),
     query_fn_needing("git", "git.describe", "cwd rev? **", |m, a| {
@@ -64,9 +64,12 @@ pub(crate) const TABLE: &[ExecFunction] = &[
     change_fn("git.init", "cwd bare? user? **", |m, a| {
         let words: &[&str] =
             if flag_arg(a, "bare", false) { &["init", "--bare", "."] } else { &["init", "."] };
-        std::fs::create_dir_all(m.path(text_arg(a, "cwd")?)).map_err(|e| {
-            zagent_host::machine::path_error("make", text_arg(a, "cwd").unwrap_or_default(), &e)
-        })?;
+        let cwd = std::path::Path::new(text_arg(a, "cwd")?);
+        crate::file::functions::changes::create_directory(
+            &m.disk(None),
+            cwd,
+            zagent_host::fs::FileMeta::default(),
+        )?;
         run_line(m, a, words)
     }),
     change_fn("git.pull", "cwd opts? user? **", |m, a| run_subcommand(m, a, "pull", &[])),
@@ -95,13 +98,13 @@ fn git_client<'m>(machine: &'m Machine, args: &FunctionArgs<Value>) -> Result<Gi
     GitCli::new(Tools::new(machine), get("user"))
 }
 
-fn cwd_arg(machine: &Machine, args: &FunctionArgs<Value>) -> Option<PathBuf> {
-    optional_text_arg(args, "cwd").filter(|d| !d.is_empty()).map(|d| machine.path(d))
+fn cwd_arg(args: &FunctionArgs<Value>) -> Option<PathBuf> {
+    optional_text_arg(args, "cwd").filter(|d| !d.is_empty()).map(PathBuf::from)
 }
 
 /// What the words print, without the line end.
 fn run_line(machine: &Machine, args: &FunctionArgs<Value>, words: &[&str]) -> Result<Value, FunctionError> {
-    let out = git_client(machine, args)?.run_checked(cwd_arg(machine, args).as_deref(), words)?;
+    let out = git_client(machine, args)?.run_checked(cwd_arg(args).as_deref(), words)?;
     Ok(out.trim_end().into())
 }
 
@@ -135,7 +138,7 @@ fn run_subcommand(
     let git = login
         .iter()
         .fold(git_client(machine, args)?, |git, (url, login)| git.with_url_login(url, Some(login)));
-    let output = git.run(cwd_arg(machine, args).as_deref(), &words)?;
+    let output = git.run(cwd_arg(args).as_deref(), &words)?;
     if output.is_success() {
         let all = format!("{}\n{}", output.stdout.trim(), output.stderr.trim());
         return Ok(all.trim().into());
@@ -167,8 +170,8 @@ fn rev_parse(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fun
 
 /// What changed in the working copy, by how.
 fn status(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let out = git_client(machine, args)?
-        .run_checked(cwd_arg(machine, args).as_deref(), &["status", "-z", "--porcelain"])?;
+    let out =
+        git_client(machine, args)?.run_checked(cwd_arg(args).as_deref(), &["status", "-z", "--porcelain"])?;
     let mut found = Map::new();
     let mut entries = out.split_terminator('\0');
     while let Some(entry) = entries.next() {
@@ -192,13 +195,12 @@ fn status(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functi
 }
 
 fn list_refs(machine: &Machine, args: &FunctionArgs<Value>, below: &str) -> Result<Value, FunctionError> {
-    let path = machine.path(text_arg(args, "cwd")?);
+    let path = PathBuf::from(text_arg(args, "cwd")?);
     Ok(string_list(git_client(machine, args)?.list_refs(&path, below)?))
 }
 
 fn remotes(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let out = git_client(machine, args)?
-        .run_checked(cwd_arg(machine, args).as_deref(), &["remote", "--verbose"])?;
+    let out = git_client(machine, args)?.run_checked(cwd_arg(args).as_deref(), &["remote", "--verbose"])?;
     let mut found = Map::new();
     for line in out.lines() {
         let mut words = line.split_whitespace();
@@ -221,7 +223,7 @@ fn remote_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fu
 fn ls_remote(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let remote =
         optional_text_arg(args, "url").or_else(|| optional_text_arg(args, "remote")).unwrap_or("origin");
-    let dir = cwd_arg(machine, args);
+    let dir = cwd_arg(args);
     let (remote, login) = split_login(remote);
     let git = git_client(machine, args)?.with_url_login(&remote, login.as_ref());
     let mut refs = git.remote_refs(dir.as_deref(), &remote, &opts_arg(args))?;
@@ -232,8 +234,8 @@ fn ls_remote(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fun
 }
 
 /// Where a key stands: in a repository, or with the user.
-fn config_dir(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Option<PathBuf>, FunctionError> {
-    let dir = cwd_arg(machine, args).filter(|_| !flag_arg(args, "global", false));
+fn config_dir(args: &FunctionArgs<Value>) -> Result<Option<PathBuf>, FunctionError> {
+    let dir = cwd_arg(args).filter(|_| !flag_arg(args, "global", false));
     if dir.is_none() && !flag_arg(args, "global", false) {
         return Err(FunctionError::bad_arguments("'cwd' argument required unless global=True"));
     }
@@ -241,8 +243,8 @@ fn config_dir(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Option<Pa
 }
 
 fn config_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let values = git_client(machine, args)?
-        .config_values(config_dir(machine, args)?.as_deref(), text_arg(args, "key")?)?;
+    let values =
+        git_client(machine, args)?.config_values(config_dir(args)?.as_deref(), text_arg(args, "key")?)?;
     if flag_arg(args, "all", false) && !values.is_empty() {
         return Ok(string_list(values));
     }
@@ -250,7 +252,7 @@ fn config_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fu
 }
 
 fn config_get_regexp(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let at = config_dir(machine, args)?;
+    let at = config_dir(args)?;
     let place = if at.is_some() { "--local" } else { "--global" };
     let output = git_client(machine, args)?
         .run(at.as_deref(), &["config", place, "--null", "--get-regexp", text_arg(args, "key")?])?;
@@ -270,13 +272,13 @@ fn config_set(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fu
         (_, Some(value)) => vec![show(value)],
         _ => return Err(FunctionError::bad_arguments("One of 'value' and 'multivar' is required")),
     };
-    let at = config_dir(machine, args)?;
+    let at = config_dir(args)?;
     git_client(machine, args)?.set_config(at.as_deref(), text_arg(args, "key")?, &values)?;
     Ok(string_list(values))
 }
 
 fn config_unset(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let at = config_dir(machine, args)?;
+    let at = config_dir(args)?;
     git_client(machine, args)?.set_config(at.as_deref(), text_arg(args, "key")?, &[])?;
     Ok(true.into())
 }
@@ -292,10 +294,10 @@ fn clone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functio
     let git = git.with_url_login(&url, login.as_ref());
     let git =
         git.with_login(&url, optional_text_arg(args, "https_user"), optional_text_arg(args, "https_pass"))?;
-    let target = machine.path(text_arg(args, "cwd")?).display().to_string();
+    let target = text_arg(args, "cwd")?;
     let mut words = vec!["clone"];
     words.extend(opts_arg(args));
-    words.extend(["--", &url, &target]);
+    words.extend(["--", &url, target]);
     git.run_checked(None, &words)?;
     Ok(true.into())
 }

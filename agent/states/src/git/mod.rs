@@ -91,7 +91,12 @@ impl GitAccess {
             }
             let found =
                 FileSources::without_verification(key.as_str().into()).find_source(ctx, &self.env, key);
-            let file = PrivateTempFile::new_secret(&found.map_err(StateError::new)?.bytes, ".key", git.uid());
+            let file = PrivateTempFile::new_secret(
+                ctx.machine,
+                &found.map_err(StateError::new)?.bytes,
+                ".key",
+                git.uid(),
+            );
             let file = file.map_err(|e| StateError::new(format!("cannot keep the key `{key}`: {e}")))?;
             keys.push(file.path().display().to_string());
             kept.push(file);

@@ -8,7 +8,7 @@ use crate::testing::{StateTestBed, apply_chunk, chunk, preview_chunk};
 use zagent_host::{Machine, Tools};
 
 fn git(dir: &str, line: &str) -> String {
-    let machine = Machine::new();
+    let machine = Machine::this_host();
     let words: Vec<&str> = ["-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org"]
         .into_iter()
         .chain(line.split(' '))

@@ -6,7 +6,6 @@ use zagent_config::{Map, Value};
 
 use crate::functions::{ExecFunction, change_fn, flag_arg, fs_error, query_fn, string_list, text_arg};
 use crate::kmod::kernel_modules;
-use zagent_host::fs::Disk;
 use zagent_host::text_file;
 use zagent_host::{Machine, Tools};
 
@@ -20,7 +19,7 @@ pub(crate) const TABLE: &[ExecFunction] = &[
     }),
     query_fn("kmod.mod_list", "only_persist?", |m, a| {
         let mut names = if flag_arg(a, "only_persist", false) {
-            kernel_modules::boot_modules(&Disk::default(), kmod_config(m)).map_err(fs_error)?
+            kernel_modules::boot_modules(&m.disk(None), kmod_config(m)).map_err(fs_error)?
         } else {
             kernel_modules::list_loaded(m)?
         };
@@ -72,7 +71,7 @@ fn load_or_remove(machine: &Machine, args: &FunctionArgs<Value>, on: bool) -> Re
     let (more, less) = if on { (&after, &before) } else { (&before, &after) };
     let mut changed: Vec<String> = more.iter().filter(|m| !less.contains(m)).cloned().collect();
     if flag_arg(args, "persist", false) {
-        let (disk, config) = (Disk::default(), kmod_config(machine));
+        let (disk, config) = (machine.disk(None), kmod_config(machine));
         let now = text_file::read_text(&disk, config).map_err(fs_error)?.unwrap_or_default();
         let is_kept = kernel_modules::boot_modules(&disk, config)
             .map_err(fs_error)?

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_host_without_the_program_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let bare = Machine::at(dir.path());
+        let bare = Machine::at_root(dir.path()).unwrap();
         let tools = Tools::new(&bare);
         let state =
             |on| KmodState { should_load: on, mods: vec!["loop".into()], persist: true, comment: true };

@@ -4,7 +4,6 @@ use zagent_config::FunctionError;
 
 use crate::functions::{ExecFunction, change_fn, fs_error, is_debian, query_fn, string_list, text_arg};
 use crate::locale::locale_gen as locale;
-use zagent_host::fs::Disk;
 use zagent_host::text_file;
 use zagent_host::{Machine, Tools};
 
@@ -15,14 +14,14 @@ pub(crate) const TABLE: &[ExecFunction] = &[
         Ok(locale::is_available(&Tools::new(m), text_arg(a, "locale")?)?.into())
     }),
     change_fn("locale.gen_locale", "locale **", |m, a| {
-        let (disk, name) = (Disk::default(), text_arg(a, "locale")?);
+        let (disk, name) = (m.disk(None), text_arg(a, "locale")?);
         if locale::enable_locale(&disk, name).map_err(fs_error)?.is_none() {
             return Ok(false.into());
         }
         Ok(locale::generate_locale(&Tools::new(m), name)?.is_success().into())
     }),
     change_fn("locale.set_locale", "locale", |m, a| {
-        let (disk, config) = (Disk::default(), locale::lang_config_path(is_debian(m).then_some("Debian")));
+        let (disk, config) = (m.disk(None), locale::lang_config_path(is_debian(m).then_some("Debian")));
         let now = text_file::read_text(&disk, config).map_err(fs_error)?.unwrap_or_default();
         text_file::write_text(&disk, config, &locale::set_lang(&now, text_arg(a, "locale")?))
             .map_err(fs_error)?;

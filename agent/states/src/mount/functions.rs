@@ -6,13 +6,14 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
+use crate::file::functions::changes::create_directory;
 use crate::functions::{
     ExecFunction, change_fn, flag_arg, fs_error, optional_text_arg, query_fn, string_list, text_arg,
 };
 use crate::mount::mounts;
 use crate::mount::mounts::FstabEntry;
 use zagent_host::exec::command_options::value_text;
-use zagent_host::fs::Disk;
+use zagent_host::fs::FileMeta;
 use zagent_host::text_file;
 use zagent_host::{CommandOutput, Machine, Tools};
 
@@ -32,8 +33,8 @@ pub(crate) const TABLE: &[ExecFunction] = &[
         "name device fstype opts? dump? pass_num? config? test? match_on? not_change? **",
         set_fstab,
     ),
-    change_fn("mount.rm_fstab", "name device? config?", |_, a| {
-        let (disk, config) = (Disk::default(), fstab_path(a));
+    change_fn("mount.rm_fstab", "name device? config?", |m, a| {
+        let (disk, config) = (m.disk(None), fstab_path(a));
         let now = text_file::read_text(&disk, config).map_err(fs_error)?.unwrap_or_default();
         let (new, found) =
             mounts::remove_fstab_entry(&now, text_arg(a, "name")?, optional_text_arg(a, "device"));
@@ -144,7 +145,7 @@ fn options_arg(args: &FunctionArgs<Value>) -> String {
     }
 }
 
-fn set_fstab(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn set_fstab(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let number = |name| args.get(name).map_or_else(|| "0".to_owned(), value_text);
     let line = FstabEntry {
         device: text_arg(args, "device")?.to_owned(),
@@ -159,7 +160,7 @@ fn set_fstab(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionE
         Some(Value::Str(one)) => vec![one.to_string()],
         _ => Vec::new(),
     };
-    let (disk, config) = (Disk::default(), fstab_path(args));
+    let (disk, config) = (machine.disk(None), fstab_path(args));
     let now = text_file::read_text(&disk, config).map_err(fs_error)?;
     let now = now.ok_or_else(|| FunctionError::failed(format!("Bad config file \"{config}\"")))?;
     let (new, kept) = mounts::set_fstab_entry(&now, &line, &match_on, flag_arg(args, "not_change", false))?;
@@ -171,8 +172,8 @@ fn set_fstab(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionE
 
 fn run_mount(machine: &Machine, args: &FunctionArgs<Value>, again: bool) -> Result<Value, FunctionError> {
     let (name, mut opts) = (text_arg(args, "name")?, options_arg(args));
-    if flag_arg(args, "mkmnt", false) && !Path::new(name).exists() {
-        std::fs::create_dir_all(name).map_err(|e| zagent_host::machine::path_error("make", name, &e))?;
+    if flag_arg(args, "mkmnt", false) && !machine.exists(name) {
+        create_directory(&machine.disk(None), Path::new(name), FileMeta::default())?;
     }
     if again {
         opts.push_str(",remount");

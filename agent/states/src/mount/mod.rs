@@ -9,8 +9,6 @@ pub mod fstab;
 pub mod mounted;
 pub mod opts;
 
-use std::path::Path;
-
 use zagent_config::{Map, Value};
 
 use self::fstab::MountFstab;
@@ -183,8 +181,8 @@ impl MountSwap {
 
     /// Whether it is in use, and the table with its line, when that is missing.
     fn find_swap(&self, ctx: &StateCtx<'_>) -> Result<(bool, Option<(String, FstabChange)>), StateError> {
-        let on =
-            mounts::list_swaps(ctx.tools().machine)?.contains(mounts::resolve_device(&self.name).as_str());
+        let on = mounts::list_swaps(ctx.tools().machine)?
+            .contains(mounts::resolve_device(ctx.machine, &self.name).as_str());
         if !self.persist {
             return Ok((on, None));
         }
@@ -228,7 +226,7 @@ impl State for MountSwap {
         let name = &self.name;
         let mut done = ApplyResult::new(format!("Swap {name} already active"), Map::new());
         if !on {
-            let device = mounts::resolve_device(name);
+            let device = mounts::resolve_device(ctx.machine, name);
             ctx.with_undo(&SwapUndo, device.as_str(), || {
                 let said = ctx.tools().run_change("swapon", &["--", &device])?;
                 let failed =
@@ -295,7 +293,7 @@ impl Undoable for MountUndo {
             tools.run_checked("umount", &["--", name])?;
         }
         let opts = if same { format!("remount,{}", text("opts")) } else { text("opts").to_owned() };
-        if same || Path::new(name).is_dir() {
+        if same || ctx.machine.is_dir(name) {
             tools.run_checked("mount", &["-t", text("fstype"), "-o", &opts, "--", text("device"), name])?;
         }
         Ok(())

@@ -372,7 +372,7 @@ impl State for NetworkRoutes {
             text_file::write_text(ctx.fs, &path, &text)?;
             ctx.fs.set_meta(Path::new(&path), FileMeta { mode: Some(0o755), ..FileMeta::default() }, true)?;
         }
-        if ctx.tools().machine.path(&format!("/sys/class/net/{name}")).exists() {
+        if ctx.machine.exists(format!("/sys/class/net/{name}")) {
             for (words, _) in &self.routes {
                 let args = ["route", "replace"].into_iter().chain(words.split(' '));
                 ctx.tools().run_checked("ip", &args.collect::<Vec<_>>())?;

@@ -143,10 +143,11 @@ impl SambaCredential {
 /// Makes an account by what is kept of its password, through a file that only we can read: everybody sees words. What
 /// there was of it is lost by that and is given back.
 fn import_account(tools: &Tools<'_>, name: &str, hash: &str, was: Option<&Map>) -> Result<(), StateError> {
-    let account = zagent_host::exec::command_options::RunAsUser::find(name).map_err(StateError::new)?;
+    let account =
+        zagent_host::exec::command_options::RunAsUser::find(tools.machine, name).map_err(StateError::new)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let line = smbpasswd_line(name, account.ids.uid, hash, now)?;
-    let file = PrivateTempFile::new(line.as_bytes(), ".smb", None)
+    let file = PrivateTempFile::new(tools.machine, line.as_bytes(), ".smb", None)
         .map_err(|e| StateError::new(format!("cannot write the account: {e}")))?;
     tools.run_checked("pdbedit", &["-i", &format!("smbpasswd:{}", file.path().display())])?;
     if let Some(was) = was {

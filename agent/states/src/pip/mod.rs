@@ -253,7 +253,7 @@ impl PipState {
         let files = args.texts("requirements")?.unwrap_or_default();
         let by_name = files.is_empty() && args.get("editable").is_none();
         let mut kept = Vec::new();
-        let owner = self.provider.run_as()?.map(|account| account.ids.uid);
+        let owner = self.provider.run_as(ctx.machine)?.map(|account| account.ids.uid);
         for file in &files {
             // A file of this host may name others beside it.
             if let Some(path) = self.local_path(file) {
@@ -261,7 +261,7 @@ impl PipState {
                 continue;
             }
             let text = self.read_requirements(ctx, file)?;
-            let scratch = PrivateTempFile::new_secret(text.as_bytes(), ".txt", owner);
+            let scratch = PrivateTempFile::new_secret(ctx.machine, text.as_bytes(), ".txt", owner);
             let scratch = scratch.map_err(|e| StateError::new(format!("cannot keep {file}: {e}")))?;
             words.extend(["--requirement".into(), scratch.path().display().to_string()]);
             kept.push(scratch);
@@ -275,7 +275,12 @@ impl PipState {
                 found.targets.iter().map(plain).partition(|t| has_login(t));
             words.extend(open);
             if !secret.is_empty() {
-                let file = PrivateTempFile::new_secret((secret.join("\n") + "\n").as_bytes(), ".txt", owner);
+                let file = PrivateTempFile::new_secret(
+                    ctx.machine,
+                    (secret.join("\n") + "\n").as_bytes(),
+                    ".txt",
+                    owner,
+                );
                 let file = file.map_err(|e| StateError::new(format!("cannot keep what to install: {e}")))?;
                 words.extend(["--requirement".into(), file.path().display().to_string()]);
                 kept.push(file);

@@ -165,8 +165,8 @@ impl<'s> PkgContext<'s> {
         if seconds <= 0 {
             return false;
         }
-        let lists = self.ctx.tools().machine.path("/var/lib/apt/lists/partial");
-        let written = std::fs::metadata(lists).and_then(|m| m.modified());
+        let lists = self.ctx.machine.metadata("/var/lib/apt/lists/partial");
+        let written = lists.and_then(|m| m.modified());
         let age = written.ok().and_then(|w| w.elapsed().ok());
         age.is_some_and(|age| i64::try_from(age.as_secs()).is_ok_and(|age| age < seconds))
     }

@@ -40,7 +40,7 @@ impl PkgSources {
         };
         let name = source.split(['?', '#']).next().unwrap_or(source);
         let extension = name.rsplit_once('.').map(|(_, e)| format!(".{e}")).unwrap_or_default();
-        let scratch = PrivateTempFile::new(&bytes, &extension, None)
+        let scratch = PrivateTempFile::new(ctx.machine, &bytes, &extension, None)
             .map_err(|e| StateError::new(format!("cannot keep what came from `{source}`: {e}")))?;
         let path = scratch.path().display().to_string();
         self.fetched.borrow_mut().push((source.to_owned(), scratch));

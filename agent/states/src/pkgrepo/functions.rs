@@ -12,13 +12,13 @@ use super::repo_file::{self, RepoFiles};
 use super::{RepoFormat, RepoPlan, plan_change};
 use crate::functions::{ExecFunction, change_fn, query_fn, text_arg};
 use crate::{ChunkArgs, StateError};
-use zagent_host::fs::{Disk, FileMeta, FileSystem};
+use zagent_host::fs::{FileMeta, FileSystem};
 use zagent_host::{Machine, Tools, packages};
 
 /// The execution functions of `pkg` about repositories; the others stand beside the states of `pkg`.
 pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("pkg.list_repos", "**", |m, _| {
-        Ok(list_repos(&Disk::default(), &repo_family(m)?).map_err(state_error)?.into())
+        Ok(list_repos(&m.disk(None), &repo_family(m)?).map_err(state_error)?.into())
     }),
     query_fn("pkg.get_repo", "repo **", get_repo),
     change_fn("pkg.mod_repo", "repo **", |m, a| change_repo(m, a, false)),
@@ -99,10 +99,10 @@ fn get_repo(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Func
     let name = text_arg(args, "repo")?;
     let family = repo_family(machine)?;
     if !matches!(family, RepoFormat::Debian(..)) {
-        let all = list_repos(&Disk::default(), &family).map_err(state_error)?;
+        let all = list_repos(&machine.disk(None), &family).map_err(state_error)?;
         return Ok(all.get(name).cloned().unwrap_or_else(Value::empty_map));
     }
-    let plan = plan_repo(&Disk::default(), &family, name, Map::new(), false).map_err(state_error)?;
+    let plan = plan_repo(&machine.disk(None), &family, name, Map::new(), false).map_err(state_error)?;
     Ok(plan.before.map_or_else(Value::empty_map, Value::from))
 }
 
@@ -114,7 +114,7 @@ fn change_repo(
     let name = text_arg(args, "repo")?;
     let family = repo_family(machine)?;
     let given: Map = args.named().iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
-    let disk = Disk::default();
+    let disk = machine.disk(None);
     let plan = plan_repo(&disk, &family, name, given.clone(), is_absent).map_err(state_error)?;
     if is_absent && plan.before.is_none() {
         return Err(FunctionError::failed(format!("Repo {name} doesn't exist in the sources.list(s)")));

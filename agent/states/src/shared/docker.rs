@@ -69,7 +69,7 @@ impl ContainerEngine {
         };
         let (long, plain): (Vec<&String>, Vec<&String>) = variables.iter().partition(|v| v.contains('\n'));
         let text: String = plain.iter().map(|line| format!("{line}\n")).collect();
-        let file = PrivateTempFile::new(text.as_bytes(), ".env", None)
+        let file = PrivateTempFile::new(tools.machine, text.as_bytes(), ".env", None)
             .map_err(|e| FunctionError::failed(format!("cannot write the variables: {e}")))?;
         let mut words = vec![verb.clone(), format!("--env-file={}", file.path().display())];
         words.extend(long.iter().map(|v| format!("--env={}", variable_name(v))));

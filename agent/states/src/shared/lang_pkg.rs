@@ -14,7 +14,7 @@ use crate::npm::Npm;
 use crate::pip::Pip;
 use crate::{ChunkArgs, StateCtx, StateError, Undoable};
 use zagent_host::exec::command_options::{RunAsUser, value_text};
-use zagent_host::{CommandOutput, Tools};
+use zagent_host::{CommandOutput, Machine, Tools};
 
 /// How long a library may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -144,9 +144,10 @@ impl LangPkgProvider {
     ///
     /// # Errors
     /// Fails when there is no such user.
-    pub(crate) fn run_as(&self) -> Result<Option<RunAsUser>, FunctionError> {
+    pub(crate) fn run_as(&self, machine: &Machine) -> Result<Option<RunAsUser>, FunctionError> {
         let find = |user: &String| {
-            RunAsUser::find(user).map_err(|_| FunctionError::failed(format!("User {user} does not exist")))
+            RunAsUser::find(machine, user)
+                .map_err(|_| FunctionError::failed(format!("User {user} does not exist")))
         };
         self.user.as_ref().map(find).transpose()
     }
@@ -169,7 +170,7 @@ impl LangPkgProvider {
             command.cwd = Some(cwd.into());
         }
         command.env.extend(self.program.env(location).into_iter().map(|(k, v)| (k.into(), v.into())));
-        if let Some(found) = self.run_as()? {
+        if let Some(found) = self.run_as(tools.machine)? {
             command.user = Some(found.ids);
             command.env.push(("HOME".into(), found.home.into()));
         }

@@ -23,10 +23,11 @@ pub(crate) trait LangPkgStates: LangPkgProgram {
     /// Fails when the file cannot be written.
     fn with_source(
         &self,
+        machine: &zagent_host::Machine,
         provider: &LangPkgProvider,
         source: Option<&str>,
     ) -> Result<(LangPkgProvider, Option<PrivateTempFile>), StateError> {
-        let _ = source;
+        let _ = (machine, source);
         Ok((provider.clone(), None))
     }
 }
@@ -192,7 +193,8 @@ impl State for LangPkgState {
             LangPkgAction::Other { .. } => Vec::new(),
             _ => targets.iter().map(|request| request.name.clone()).collect(),
         };
-        let (provider, _file) = self.program.with_source(&self.provider, self.source.as_deref())?;
+        let (provider, _file) =
+            self.program.with_source(ctx.machine, &self.provider, self.source.as_deref())?;
         let result =
             self.provider.change_packages(ctx, &names, &mut || Ok(provider.run_checked(&tools, &words)?));
         result.map_err(|failure| match self.function.failed {

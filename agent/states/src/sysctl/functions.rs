@@ -7,7 +7,6 @@ use zagent_config::{Map, Value};
 use crate::functions::{ExecFunction, change_fn, fs_error, optional_text_arg, query_fn, text_arg};
 use crate::sysctl::parameters as sysctl;
 use zagent_host::exec::command_options::value_text;
-use zagent_host::fs::Disk;
 use zagent_host::text_file;
 use zagent_host::{Machine, Tools};
 
@@ -41,7 +40,7 @@ fn sysctl_show(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
 fn sysctl_persist(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (name, value) = (text_arg(args, "name")?, arg_text(args, "value"));
     let config = optional_text_arg(args, "config").unwrap_or_else(|| sysctl::default_config(machine));
-    let disk = Disk::default();
+    let disk = machine.disk(None);
     let now = text_file::read_text(&disk, config).map_err(fs_error)?;
     let new = sysctl::set_in_config(now.as_deref(), name, &value);
     let live = sysctl::live_value(machine, name)?.is_some_and(|v| sysctl::is_same_value(&v, &value));

@@ -29,7 +29,7 @@ fn is_agent_unit() -> bool {
 
 /// Shuts the host down; at a time in minutes from now, or at once. The agent itself only asks for a reboot.
 fn shut_down(machine: &Machine, args: &FunctionArgs<Value>, how: &str) -> Result<Value, FunctionError> {
-    if how == "-r" && is_agent_unit() {
+    if how == "-r" && machine.is_this_host() && is_agent_unit() {
         let (paths, host) = (Paths::new(DEFAULT_ROOT), reboot::RebootHost::default());
         reboot::request_reboot(&paths, &host, "`system.reboot` asked for it", jiff::Timestamp::now())
             .map_err(|e| FunctionError::failed(error_chain(&e)))?;

@@ -18,7 +18,7 @@ pub struct SampleMachine {
 impl SampleMachine {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let machine = Machine::at(dir.path());
+        let machine = Machine::at_root(dir.path()).unwrap();
         Self { dir, machine }
     }
 

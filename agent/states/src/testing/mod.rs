@@ -20,8 +20,8 @@ use super::{
 use crate::template_host::function_host::FunctionHost;
 use crate::template_host::live_host::{LiveHost, LiveHostSettings};
 use crate::template_host::recorded_facts::RecordedFacts;
-use zagent_host::CancelToken;
 use zagent_host::fs::{Disk, FileSystem};
+use zagent_host::{CancelToken, Machine};
 
 /// Files of one environment, in memory.
 #[derive(Clone, Default)]
@@ -76,6 +76,8 @@ const GRAINS: &str = r#"{"os": "Debian", "os_family": "Debian", "shell": "/bin/s
 pub struct StateTestBed<F = Disk> {
     /// A directory of its own.
     pub dir: TempDir,
+    /// The machine.
+    pub machine: Machine,
     /// The files of the host.
     pub fs: F,
     /// What states share within a run.
@@ -103,7 +105,19 @@ impl StateTestBed<MemoryFs> {
             fs.dir(dir);
         }
         let StateTestBed { dir, shared, cancel, pillar, files, host, plan, .. } = StateTestBed::new();
-        Self { dir, fs, shared, compat, cancel, pillar, files, cache: "/cache".into(), host, plan }
+        Self {
+            dir,
+            machine: Machine::this_host(),
+            fs,
+            shared,
+            compat,
+            cancel,
+            pillar,
+            files,
+            cache: "/cache".into(),
+            host,
+            plan,
+        }
     }
 }
 
@@ -126,7 +140,10 @@ impl StateTestBed {
         let inputs = CompileInputs {
             states: Arc::new(tree.clone()),
             pillar: Arc::new(TestFiles::default()),
-            host: Arc::new(LiveHost::new(Arc::new(grains), LiveHostSettings::new("web-01"))),
+            host: Arc::new(LiveHost::new(
+                Arc::new(grains),
+                LiveHostSettings::new("web-01", Machine::this_host()),
+            )),
             schema: crate::schema(),
             options: Arc::new(CompileOptions::default()),
         };
@@ -140,6 +157,7 @@ impl StateTestBed {
             cache: dir.path().to_owned(),
             dir,
             fs: Disk::default(),
+            machine: Machine::this_host(),
             shared: RunShared::default(),
             compat: Compat::Salt,
             cancel: Arc::new(CancelToken::new()),
@@ -156,6 +174,7 @@ impl<F: FileSystem> StateTestBed<F> {
         StateCtx {
             tag: "",
             journal: None,
+            machine: &self.machine,
             fs: &self.fs,
             files: &*self.files,
             host: &self.host,

@@ -8,16 +8,15 @@ use crate::functions::status::strftime;
 use crate::functions::{ExecFunction, change_fn, fs_error, is_debian, query_fn, text_arg};
 use crate::timezone::zoneinfo as timezone;
 use zagent_host::Machine;
-use zagent_host::fs::Disk;
 
 /// The execution functions of `timezone`.
 pub(crate) const TABLE: &[ExecFunction] = &[
-    query_fn("timezone.zone_compare", "timezone", |_, a| {
-        let now = timezone::current_zone(&Disk::default()).map_err(fs_error)?;
+    query_fn("timezone.zone_compare", "timezone", |m, a| {
+        let now = timezone::current_zone(&m.disk(None)).map_err(fs_error)?;
         Ok((now.as_deref() == Some(text_arg(a, "timezone")?)).into())
     }),
-    query_fn("timezone.get_hwclock", "", |_, _| {
-        let local = timezone::is_hwclock_local(&Disk::default()).map_err(fs_error)?;
+    query_fn("timezone.get_hwclock", "", |m, _| {
+        let local = timezone::is_hwclock_local(&m.disk(None)).map_err(fs_error)?;
         Ok(if local { "localtime" } else { "UTC" }.into())
     }),
     change_fn("timezone.set_zone", "timezone", set_timezone),
@@ -39,7 +38,7 @@ fn timezone_name(machine: &Machine) -> Result<String, FunctionError> {
 }
 
 fn set_timezone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (disk, name) = (Disk::default(), text_arg(args, "timezone")?);
+    let (disk, name) = (machine.disk(None), text_arg(args, "timezone")?);
     let file = timezone::zone_file(&disk, name).map_err(fs_error)?;
     let file = file
         .ok_or_else(|| FunctionError::failed(format!("Zone does not exist: /usr/share/zoneinfo/{name}")))?;

@@ -68,7 +68,7 @@ fn what_would_fail_is_foretold() {
     let salt = StateTestBed::new();
     let said = preview_chunk(&chunk("group.absent", "root", "{}"), &salt.scene());
     assert!(said.starts_with("null"), "{said}");
-    if Tools::new(&Machine::new()).which("gpasswd").is_some() {
+    if Tools::new(&Machine::this_host()).which("gpasswd").is_some() {
         let chunk = chunk("group.present", "nobody-such", r#"{"members": ["nosuchuser"]}"#);
         let said = preview_chunk(&chunk, &test_bed.scene());
         assert!(said.starts_with("false") && said.contains("not present: nosuchuser"), "{said}");

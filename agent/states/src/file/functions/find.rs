@@ -45,7 +45,7 @@ pub(super) fn find(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Valu
     let mut found = Vec::new();
     let mut todo = vec![(text_arg(args, "path")?.to_owned(), 0_i64)];
     while let Some((path, depth)) = todo.pop() {
-        let Ok(meta) = fs::symlink_metadata(machine.path(&path)) else { continue };
+        let Ok(meta) = machine.symlink_metadata(&path) else { continue };
         if search.matches(&path, depth, &meta, folded)? {
             found.push(search.result_value(&path, &meta)?);
             if found.len() > MAX_RESULTS {
@@ -156,7 +156,7 @@ pub(super) fn expand_glob(machine: &Machine, pattern: &str) -> Vec<String> {
                     .filter(|n| plain || (glob.matches(n) && !n.starts_with('.')))
                     .map(move |n| format!("{dir}/{n}"))
             })
-            .filter(|p| fs::symlink_metadata(machine.path(p)).is_ok())
+            .filter(|p| machine.symlink_metadata(p).is_ok())
             .take(MAX_RESULTS)
             .collect();
     }

@@ -1,6 +1,6 @@
 //! `file.*`: the table, and those that look at existence, owner, mode and content.
 
-mod changes;
+pub(crate) mod changes;
 mod find;
 
 use std::fs;
@@ -95,8 +95,7 @@ pub(crate) const TABLE: &[ExecFunction] = &[
 ];
 
 fn metadata(machine: &Machine, path: &str, follow: bool) -> Result<Option<fs::Metadata>, FunctionError> {
-    let file = machine.path(path);
-    let found = if follow { fs::metadata(file) } else { fs::symlink_metadata(file) };
+    let found = if follow { machine.metadata(path) } else { machine.symlink_metadata(path) };
     match found {
         Ok(meta) => Ok(Some(meta)),
         Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
@@ -149,7 +148,7 @@ fn readlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Func
         .read_link(path)
         .ok_or_else(|| FunctionError::failed(format!("`{path}` is not a symbolic link")))?;
     if flag_arg(args, "canonicalize", false) {
-        let full = fs::canonicalize(machine.path(path)).map_err(|e| path_error("resolve", path, &e))?;
+        let full = machine.canonicalize(path).map_err(|e| path_error("resolve", path, &e))?;
         return Ok(full.to_string_lossy().into_owned().into());
     }
     Ok(target.into())
@@ -167,7 +166,10 @@ fn access(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functi
             )));
         }
     };
-    Ok(rustix::fs::access(machine.path(text_arg(args, "path")?), wanted).is_ok().into())
+    Ok(machine
+        .to_host_path(text_arg(args, "path")?)
+        .is_ok_and(|path| rustix::fs::access(path, wanted).is_ok())
+        .into())
 }
 
 fn readdir(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
@@ -223,7 +225,7 @@ pub(crate) fn digest(machine: &Machine, path: &str, form: &str) -> Result<String
         "sha512" => Box::new(sha2::Sha512::new()),
         other => return Err(FunctionError::failed(format!("there is no hash `{other}`"))),
     };
-    let mut file = fs::File::open(machine.path(path)).map_err(|e| path_error("open", path, &e))?;
+    let mut file = machine.open(path).map_err(|e| path_error("open", path, &e))?;
     let mut chunk = [0; 1 << 16];
     loop {
         match std::io::Read::read(&mut file, &mut chunk).map_err(|e| path_error("read", path, &e))? {
@@ -274,7 +276,7 @@ fn stats(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functio
         out.insert("sum", digest(machine, path, form)?);
     }
     out.insert("type", file_type_name(&meta));
-    let target = fs::canonicalize(machine.path(path)).map_err(|e| path_error("resolve", path, &e))?;
+    let target = machine.canonicalize(path).map_err(|e| path_error("resolve", path, &e))?;
     out.insert("target", target.to_string_lossy().into_owned());
     Ok(out.into())
 }
