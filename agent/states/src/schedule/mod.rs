@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn whatever_runs_the_agent_is_told_of_jobs() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/systemd");
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/systemd");
         let runs_on = |text: &str| text.contains("\nType=notify") && text.contains("\nExecReload=");
         let units = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
         let mut units: Vec<String> = units
