@@ -10,10 +10,10 @@ use zagent_config::Value;
 use zagent_config::suggest::nearest;
 
 use super::GlobalArgs;
-use super::compile_job::CompileJob;
 use super::salt_args::{SaltArgs, parse_value};
 use super::state::{StateCommonArgs, run_single};
 use crate::output::{ReportFormat, Ui, json, report, yaml};
+use zagent_daemon::compile_job::CompileJob;
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_states::functions;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use zagent_cache::{CacheLimits, GitRepository};
 use zagent_compiler::{CompileInputs, CompileOptions, FileTree};
 
-use super::compile_job::TreeArgs;
 use super::settings;
+use super::tree_args::TreeArgs;
 use crate::check::{self, CompiledHost, HostDiff, Inventory, InventoryNode, PlanDiff};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
@@ -43,7 +43,7 @@ pub(super) struct CheckArgs {
 
     /// Follow Salt's behaviour where zagent is stricter
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
-    compat: Option<super::compile_job::CompatArg>,
+    compat: Option<super::tree_args::CompatArg>,
 
     /// Salt minion configuration (JSON or YAML) to read compile options from
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]

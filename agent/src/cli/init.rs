@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use zagent_compiler::{CompileOptions, TemplateHost};
 
-use super::compile_job::TreeArgs;
 use super::settings;
+use super::tree_args::TreeArgs;
 use crate::init::salt::{self, CopySummary, FindTreeError};
 use crate::init::{self, GitSetup, InitError, InitResult};
 use crate::output::{OutputFormat, Ui, json, pluralize, yaml};

@@ -6,8 +6,8 @@ use zagent_compiler::{TreeLimits, schema, yaml};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
-use super::compile_job::TreeArgs;
 use super::run_args::RunOptionArgs;
+use super::tree_args::TreeArgs;
 use zagent_daemon::error::CliError;
 
 /// Arguments of a command line.

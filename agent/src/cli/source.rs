@@ -7,10 +7,10 @@ use serde_json::json as object;
 use zagent_cache::{Cache, GenerationRecord};
 
 use super::common_args::CommonArgs;
-use super::compile_job::TreeArgs;
 use super::{settings, warn};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
+use zagent_daemon::compile_request::CompileRequest;
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_daemon::{
     AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
@@ -69,10 +69,9 @@ impl SourceArgs {
             return Err(CliError::failed(format!("{damaged}: fix or remove it first")));
         }
         let mut memory = AgentMemory::load(&paths.memory());
-        let tree = TreeArgs { config: common.config.clone(), ..TreeArgs::default() };
-        let mut compiles = |top: &Path| {
-            let job = tree.job_for_dir(top, "", settings.clone())?;
-            Ok(job.compiler.compile(&job.want).map(drop)?)
+        let request = CompileRequest { config: common.config.clone(), ..CompileRequest::default() };
+        let mut compiles = |top: &Path, revision: &str| {
+            request.job_for_dir(top, revision, settings.clone())?.compile_quietly().map(drop)
         };
         let mut sync = StatesSync {
             settings: &settings,
@@ -81,6 +80,7 @@ impl SourceArgs {
             orders: &orders,
             seed: zagent_daemon::machine_seed(settings.id.as_str()),
             notes: Vec::new(),
+            handover: None,
             check_compiles: &mut compiles,
         };
         let options =

@@ -7,11 +7,12 @@ use zagent_compiler::{Chunk, Compat, TreeLimits, schema, yaml};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
-use super::compile_job::{CompileJob, PlanWithPillar, TreeArgs};
 use super::run::run_plan;
 use super::run_args::{ReportArgs, RunOptionArgs};
 use super::salt_args::SaltArgs;
+use super::tree_args::TreeArgs;
 use crate::output::{ReportFormat, Ui};
+use zagent_daemon::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_run::RunOptions;
 
@@ -116,7 +117,7 @@ impl StateCommandArgs {
             ));
         }
         let job = TreeArgs { sls, ..tree }.job()?;
-        let planned = job.plan(!order.test, self.common.order.fresh, ui)?;
+        let planned = job.plan(PlanCacheUse { save: !order.test, fresh: self.common.order.fresh }, ui)?;
         run_plan(&job, &planned, order, &self.common.report, ui)
     }
 

@@ -8,6 +8,7 @@ use zagent_config::Value;
 use super::common_args::CommonArgs;
 use super::settings;
 use super::status::{permission_error, with_installed_root};
+use crate::exit_code;
 use crate::output::counts_text;
 use crate::output::report::format_millis;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
@@ -61,7 +62,7 @@ impl TriggerArgs {
             return Err(CliError::Refusal { exit: ExitStatus::Failed, message: message.into(), hint });
         };
         self.print_answer(result_text(&end, self.test, ui.paint), &object!(end), ui);
-        Ok(exit_status(end.exit))
+        Ok(exit_code::status_of(end.exit))
     }
 
     fn print_answer(&self, text: String, data: &serde_json::Value, ui: &mut Ui<'_>) {
@@ -119,19 +120,4 @@ fn result_text(end: &RequestResult, is_test: bool, paint: Paint) -> String {
         let _ = writeln!(out, "{}", sanitize(message));
     }
     out
-}
-
-fn exit_status(code: u8) -> ExitStatus {
-    let codes = [
-        ExitStatus::Success,
-        ExitStatus::Usage,
-        ExitStatus::Failures,
-        ExitStatus::ChangesAndFailures,
-        ExitStatus::NotCompiled,
-        ExitStatus::Unreachable,
-        ExitStatus::Locked,
-        ExitStatus::Refused,
-        ExitStatus::Permission,
-    ];
-    codes.into_iter().find(|exit| *exit as u8 == code).unwrap_or(ExitStatus::Failed)
 }

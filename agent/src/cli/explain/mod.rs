@@ -10,9 +10,10 @@ use zagent_config::codes::{self, Code};
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Value, suggest};
 
-use super::compile_job::{CompileJob, TreeArgs};
+use super::tree_args::TreeArgs;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
+use zagent_daemon::compile_job::CompileJob;
 use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Explain a diagnostic code, a state function, a state or a pillar key

@@ -6,7 +6,7 @@ use serde_json::json as object;
 use zagent_compiler::Plan;
 use zagent_config::Value;
 
-use super::super::compile_job::TreeArgs;
+use super::super::tree_args::TreeArgs;
 use crate::draw::graph::{render_dot, render_mermaid, render_svg};
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;

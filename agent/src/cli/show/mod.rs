@@ -11,7 +11,7 @@ mod top;
 
 use clap::Subcommand;
 
-use super::compile_job::TreeArgs;
+use super::tree_args::TreeArgs;
 use crate::output::{OutputFormat, Ui};
 use zagent_daemon::error::{CliError, ExitStatus};
 

@@ -1,103 +1,63 @@
-//! Turns the arguments that select trees and node into a compiler.
+//! Compile request and settings in, compile job out: which trees, which options, which host.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use zagent_cache::Cache;
 use zagent_compiler::{
-    Compat, CompileInputs, CompileOptions, CompileOutput, CompileTarget, Compiler, FileTree, Plan,
-    TemplateHost, TreeLimits,
+    BASE_ENV, Compat, CompileInputs, CompileOptions, CompileTarget, Compiler, FileTree, TemplateHost,
+    TreeLimits,
 };
 use zagent_config::manifest::Manifest;
 use zagent_config::paths::tree::MODULES;
 use zagent_config::settings::{EnvironmentSettings, Settings, TemplatePermission};
-use zagent_config::{Map, Value};
+use zagent_config::{Map, Value, error_chain};
 
-use super::{empty_plan, settings};
-use crate::draw::diagnostic::{Severity, render_diagnostic};
-use crate::output::Ui;
-use zagent_compiler::BASE_ENV;
-use zagent_config::SecretMask;
-use zagent_config::error_chain;
-use zagent_daemon::error::CliError;
-use zagent_daemon::repo_layout::{RepoLayout, RepoSource, read_manifest};
-use zagent_daemon::{NO_STATES, StatesSource};
+use crate::compile_job::CompileJob;
+use crate::error::CliError;
+use crate::node_settings as settings;
+use crate::repo_layout::{RepoLayout, RepoSource, read_manifest};
+use crate::states_source::{NO_STATES, StatesSource};
 use zagent_host::Machine;
 use zagent_host::facts::{FactSources, Facts, Grains};
-use zagent_run::plan_cache;
-use zagent_run::plan_cache::{CachedPlan, CompileTrace, PlanKey};
+use zagent_run::plan_cache::CompileTrace;
 use zagent_states::file_tree::DirFiles;
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
-use zagent_states::template_host::recorded_facts::RecordedFacts;
-use zagent_states::template_host::recorded_facts::parse_facts;
+use zagent_states::template_host::recorded_facts::{RecordedFacts, parse_facts};
 
-/// What to compile, and for which node
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Tree")]
-pub(super) struct TreeArgs {
-    /// States directory (environment `base`)
-    #[arg(long, value_name = "DIR")]
-    pub(super) states: Option<PathBuf>,
-
-    /// Pillar directory (environment `base`)
-    #[arg(long, value_name = "DIR")]
-    pub(super) pillar: Option<PathBuf>,
-
-    /// States directory of another environment; can be repeated
-    #[arg(long, value_name = "NAME=DIR", value_parser = parse_env)]
-    pub(super) env: Vec<(String, PathBuf)>,
-
-    /// Pillar directory of another environment; can be repeated
-    #[arg(long, value_name = "NAME=DIR", value_parser = parse_env)]
-    pub(super) pillar_env: Vec<(String, PathBuf)>,
-
-    /// Compile these SLS files instead of what the top file selects
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    pub(super) sls: Vec<String>,
-
-    /// Environment for `--sls`; default: the only environment that the top files use
-    #[arg(long, value_name = "NAME")]
-    pub(super) saltenv: Option<String>,
-
-    /// Compile for this node ID; default: the configured id, otherwise the host name
-    #[arg(long, value_name = "ID", help_heading = "Node")]
-    pub(super) id: Option<String>,
-
-    /// Read grains from a JSON or YAML file instead of this host
-    #[arg(long, value_name = "FILE", help_heading = "Node")]
-    pub(super) grains: Option<PathBuf>,
-
-    /// Pillar data as JSON; overrides the pillar tree
-    #[arg(long, value_name = "JSON", help_heading = "Node")]
-    pub(super) pillar_data: Option<String>,
-
-    /// Configuration file; default: /etc/zagent/zagent.yaml when it exists
-    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
-    pub(super) config: Option<PathBuf>,
-
-    /// Salt minion configuration (JSON or YAML) to read compile options from
-    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
-    pub(super) salt_config: Option<PathBuf>,
-
-    /// Follow Salt's behaviour where zagent is stricter
-    #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
-    pub(super) compat: Option<CompatArg>,
-
-    /// Set `opts.test` for templates.
-    #[arg(skip)]
-    pub(super) test: bool,
-}
-
-/// Which behaviour to follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum CompatArg {
-    /// Salt's behaviour
-    Salt,
+/// What to compile, for which node, and what overrides the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct CompileRequest {
+    /// States directory of `base`; none for the source of this node.
+    pub states: Option<PathBuf>,
+    /// Pillar directory of `base`.
+    pub pillar: Option<PathBuf>,
+    /// States directories of other environments.
+    pub env: Vec<(String, PathBuf)>,
+    /// Pillar directories of other environments.
+    pub pillar_env: Vec<(String, PathBuf)>,
+    /// SLS files to compile; what the top files select when empty.
+    pub sls: Vec<String>,
+    /// Environment of these SLS files.
+    pub saltenv: Option<String>,
+    /// Node ID; none for the configured one.
+    pub id: Option<String>,
+    /// File with grains, instead of those of this host.
+    pub grains: Option<PathBuf>,
+    /// Pillar data that overrides the pillar tree.
+    pub pillar_data: Option<Map>,
+    /// Configuration file that the settings come from.
+    pub config: Option<PathBuf>,
+    /// Salt minion configuration to read compile options from.
+    pub salt_config: Option<PathBuf>,
+    /// Whose behaviour to follow, when not as configured.
+    pub compat: Option<Compat>,
+    /// Value of `opts.test` for templates.
+    pub test: bool,
 }
 
 /// Trees of one compile.
-pub(super) struct StateTrees {
+pub struct StateTrees {
     states: Arc<dyn FileTree>,
     pillar: Arc<dyn FileTree>,
     revision: String,
@@ -107,47 +67,26 @@ pub(super) struct StateTrees {
 
 impl StateTrees {
     /// Trees plus a description of their origin.
-    pub(super) fn new(
-        states: Arc<dyn FileTree>,
-        pillar: Arc<dyn FileTree>,
-        revision: impl Into<String>,
-    ) -> Self {
+    pub fn new(states: Arc<dyn FileTree>, pillar: Arc<dyn FileTree>, revision: impl Into<String>) -> Self {
         Self { states, pillar, revision: revision.into(), manifest: None }
     }
 }
 
-/// Everything one compile needs.
-pub(super) struct CompileJob {
-    pub(super) compiler: Compiler,
-    /// Inputs of the compiler, with what was read to build them.
-    pub(super) inputs: CompileInputs,
-    trace: Arc<CompileTrace>,
-    pub(super) want: CompileTarget,
-    pub(super) node: String,
-    pub(super) states: Arc<dyn FileTree>,
-    pub(super) compat: Compat,
-    pub(super) settings: Settings,
-    /// Description of where the states come from.
-    pub(super) revision: String,
-}
-
-fn parse_env(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), dir.into())),
-        _ => Err("use NAME=DIR, such as dev=/srv/states-dev".into()),
-    }
-}
-
-impl TreeArgs {
-    /// Builds the compiler that these arguments and the configuration describe.
-    pub(super) fn job(&self) -> Result<CompileJob, CliError> {
-        let settings = settings::load(self.config.as_deref())?;
+impl CompileRequest {
+    /// Builds the compiler that the request and the settings describe.
+    ///
+    /// # Errors
+    /// Fails when there are no states, or a file or environment of the request does not exist.
+    pub fn job(&self, settings: Settings) -> Result<CompileJob, CliError> {
         let trees = self.open_trees(&settings)?;
         self.build_job(trees, settings)
     }
 
     /// Builds the compiler for the states of a source directory.
-    pub(super) fn job_for_dir(
+    ///
+    /// # Errors
+    /// As [`CompileRequest::job`].
+    pub fn job_for_dir(
         &self,
         top: &Path,
         revision: &str,
@@ -157,9 +96,11 @@ impl TreeArgs {
         self.build_job(trees, settings)
     }
 
-    /// Same, for commands that need no states: uses an empty tree when none is given.
-    pub(super) fn job_without_states(&self) -> Result<CompileJob, CliError> {
-        let settings = settings::load(self.config.as_deref())?;
+    /// Same, for what needs no states: uses an empty tree when none is given.
+    ///
+    /// # Errors
+    /// As [`CompileRequest::job`].
+    pub fn job_without_states(&self, settings: Settings) -> Result<CompileJob, CliError> {
         let trees = match self.open_trees(&settings) {
             Err(_) if self.states.is_none() => {
                 let pillar = open_directories(self.pillar.clone(), self.pillar_env.iter().cloned())?;
@@ -217,7 +158,10 @@ impl TreeArgs {
     }
 
     /// Same for trees from elsewhere.
-    pub(super) fn build_job(&self, trees: StateTrees, settings: Settings) -> Result<CompileJob, CliError> {
+    ///
+    /// # Errors
+    /// As [`CompileRequest::job`].
+    pub fn build_job(&self, trees: StateTrees, settings: Settings) -> Result<CompileJob, CliError> {
         let StateTrees { states, pillar, revision, manifest } = trees;
         let mut settings = settings;
         if let Some(manifest) = manifest {
@@ -228,8 +172,8 @@ impl TreeArgs {
             settings.run.schedule = schedule.unwrap_or(settings.run.schedule);
             settings.compat = compat.unwrap_or(settings.compat);
         }
-        let mut options = self.options_from(&settings)?;
-        let host = self.host_from(&settings, &options)?;
+        let mut options = self.options(&settings)?;
+        let host = self.host(&settings, &options)?;
         options.opts =
             settings::salt_opts(&options, &[("file_roots", &*states), ("pillar_roots", &*pillar)], self.test);
         settings::add_dir_opts(&settings, self.config.as_deref(), &mut options.opts);
@@ -254,39 +198,33 @@ impl TreeArgs {
         Ok(CompileTarget::Sls { names: self.sls.clone(), env })
     }
 
-    /// Compile options from the configuration and these arguments.
-    pub(super) fn options(&self) -> Result<CompileOptions, CliError> {
-        self.options_from(&settings::load(self.config.as_deref())?)
-    }
-
-    fn options_from(&self, settings: &Settings) -> Result<CompileOptions, CliError> {
+    /// Compile options from the settings and the request.
+    ///
+    /// # Errors
+    /// Fails when the Salt configuration cannot be read.
+    pub fn options(&self, settings: &Settings) -> Result<CompileOptions, CliError> {
         let mut options = settings::compile_options(settings);
         if let Some(path) = &self.salt_config {
             options = settings::apply_salt_config(path, options)?;
         }
-        match &self.id {
-            Some(id) if id.trim().is_empty() => return Err(CliError::usage("--id is empty")),
-            Some(id) => options.id.clone_from(id),
-            None => {}
+        if let Some(id) = &self.id {
+            options.id.clone_from(id);
         }
-        if self.compat == Some(CompatArg::Salt) {
-            options.compat = Compat::Salt;
-        }
+        options.compat = self.compat.unwrap_or(options.compat);
         if self.sls.is_empty() {
             options.state_env = self.saltenv.clone().or(options.state_env);
         }
-        if let Some(text) = &self.pillar_data {
-            options.pillar_override = parse_pillar_data(text)?;
+        if let Some(data) = &self.pillar_data {
+            options.pillar_override.clone_from(data);
         }
         Ok(options)
     }
 
     /// Host interface for templates.
-    pub(super) fn host(&self, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
-        self.host_from(&settings::load(self.config.as_deref())?, options)
-    }
-
-    fn host_from(
+    ///
+    /// # Errors
+    /// As [`CompileRequest::facts`].
+    pub fn host(
         &self,
         settings: &Settings,
         options: &CompileOptions,
@@ -300,16 +238,14 @@ impl TreeArgs {
             external_tops: settings.master_tops.clone(),
             ..LiveHostSettings::new(&*options.id)
         };
-        Ok(Arc::new(LiveHost::new(self.facts_from(settings, options)?, live)))
+        Ok(Arc::new(LiveHost::new(self.facts(settings, options)?, live)))
     }
 
     /// Grains of this host, or from a file.
-    pub(super) fn facts(&self) -> Result<Arc<dyn Grains>, CliError> {
-        let settings = settings::load(self.config.as_deref())?;
-        self.facts_from(&settings, &self.options_from(&settings)?)
-    }
-
-    fn facts_from(&self, settings: &Settings, options: &CompileOptions) -> Result<Arc<dyn Grains>, CliError> {
+    ///
+    /// # Errors
+    /// Fails when the file cannot be read.
+    pub fn facts(&self, settings: &Settings, options: &CompileOptions) -> Result<Arc<dyn Grains>, CliError> {
         let Some(path) = &self.grains else {
             let facts_dir = Some(settings.facts_dir.clone());
             return Ok(Arc::new(Facts::new(FactSources {
@@ -325,63 +261,6 @@ impl TreeArgs {
                 Err(CliError::usage(what))
             }
         }
-    }
-}
-
-/// Plan, and the pillar it was compiled with.
-pub(super) struct PlanWithPillar {
-    pub(super) plan: Plan,
-    pub(super) pillar: Value,
-}
-
-impl CompileJob {
-    /// Returns the plan and warns when it is empty. `keep` saves it to the plan cache, `fresh` ignores the
-    /// plan cache.
-    pub(super) fn plan(&self, keep: bool, fresh: bool, ui: &mut Ui<'_>) -> Result<PlanWithPillar, CliError> {
-        let planned = self.load_or_compile(keep, fresh, ui)?;
-        empty_plan::explain_empty_plan(self, &planned, ui)?;
-        Ok(planned)
-    }
-
-    /// Loads the plan from the plan cache when no input changed, otherwise compiles it.
-    fn load_or_compile(&self, keep: bool, fresh: bool, ui: &mut Ui<'_>) -> Result<PlanWithPillar, CliError> {
-        let dir = self.settings.paths().plans();
-        let programs = format!(
-            "{:?} {:?} {:?}",
-            self.settings.ext_pillar, self.settings.master_tops, self.settings.cmd_run
-        );
-        let key = PlanKey::new(&self.inputs, &self.want, &programs);
-        let kept = if fresh { None } else { plan_cache::load(&dir, &key, &self.inputs) };
-        if let Some(CachedPlan { plan, pillar }) = kept {
-            return Ok(PlanWithPillar { plan, pillar });
-        }
-        let compiled = self.compile(ui)?;
-        let pillar = self.compiler.pillar()?;
-        // Plans with warnings or secrets are not cached: warnings must show every time, secrets must not
-        // reach the disk.
-        if keep && compiled.warnings.is_empty() && self.compiler.secrets().is_empty() {
-            let kept =
-                plan_cache::save(&dir, &key, &self.trace, (&compiled.plan, &pillar), SystemTime::now());
-            if let Err(error) = kept {
-                tracing::debug!(%error, dir = %dir.display(), "cannot write the plan cache");
-            }
-        }
-        Ok(PlanWithPillar { plan: compiled.plan, pillar })
-    }
-
-    /// Compiles and prints warnings.
-    pub(super) fn compile(&self, ui: &mut Ui<'_>) -> Result<CompileOutput, CliError> {
-        let compiled = self.compiler.compile(&self.want)?;
-        for warning in &compiled.warnings {
-            let paint = ui.err_paint;
-            ui.message(&render_diagnostic(warning, Severity::Warning, paint));
-        }
-        Ok(compiled)
-    }
-
-    /// Secret mask; empty with `--unmask`.
-    pub(super) fn mask(&self, unmask: bool) -> SecretMask {
-        if unmask { SecretMask::default() } else { SecretMask::new(&self.compiler.secrets()) }
     }
 }
 
@@ -444,7 +323,7 @@ fn open_directories(
 }
 
 /// Reads a JSON or YAML file given with a flag.
-pub(super) fn read_value(path: &Path) -> Result<Value, CliError> {
+pub(crate) fn read_value(path: &Path) -> Result<Value, CliError> {
     let shown = path.display();
     let text =
         std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
@@ -458,18 +337,4 @@ pub(super) fn read_value(path: &Path) -> Result<Value, CliError> {
     }
     zagent_compiler::yaml::load(&text, &TreeLimits::default())
         .map_err(|e| CliError::usage(format!("`{shown}` is not YAML: line {}: {}", e.pos.line, e.message)))
-}
-
-fn parse_pillar_data(text: &str) -> Result<Map, CliError> {
-    match Value::from_json_str(text) {
-        Ok(Value::Map(map)) => Ok(Arc::unwrap_or_clone(map)),
-        Ok(other) => Err(CliError::usage_hint(
-            format!("--pillar-data is {}, expected a mapping", other.kind()),
-            "example: --pillar-data '{\"nginx\": {\"workers\": 4}}'",
-        )),
-        Err(e) => Err(CliError::usage_hint(
-            format!("--pillar-data is not JSON: {e}"),
-            "example: --pillar-data '{\"nginx\": {\"workers\": 4}}'",
-        )),
-    }
 }

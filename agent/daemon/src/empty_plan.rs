@@ -4,10 +4,9 @@
 
 use zagent_compiler::{Compat, CompileTarget};
 
-use super::compile_job::{CompileJob, PlanWithPillar};
-use super::warn;
-use crate::output::Ui;
-use zagent_daemon::error::CliError;
+use crate::compile_job::{CompileJob, PlanWithPillar};
+use crate::error::CliError;
+use crate::run_output::Messages;
 
 /// File that assigns SLS files to nodes.
 const TOP_FILE: &str = "top.sls";
@@ -15,10 +14,10 @@ const TOP_FILE: &str = "top.sls";
 const MAX_NAMED: usize = 8;
 
 /// Says why there is nothing to run. In Salt mode, an empty plan is a failed state instead.
-pub(super) fn explain_empty_plan(
+pub(crate) fn explain_empty_plan(
     job: &CompileJob,
     planned: &PlanWithPillar,
-    ui: &mut Ui<'_>,
+    messages: &mut dyn Messages,
 ) -> Result<(), CliError> {
     if !planned.plan.chunks.is_empty() || job.want != CompileTarget::Highstate || job.compat == Compat::Salt {
         return Ok(());
@@ -34,7 +33,7 @@ pub(super) fn explain_empty_plan(
     let targets = job.compiler.top_targets()?;
     let node = &job.node;
     if targets.iter().any(|t| t.matched) {
-        warn(&format!("nothing to run: the SLS files selected for `{node}` contain no states"), ui);
+        messages.warn(&format!("nothing to run: the SLS files selected for `{node}` contain no states"));
         return Ok(());
     }
     let mut names: Vec<String> = targets.iter().map(|t| format!("`{}`", t.target)).collect();
@@ -47,6 +46,6 @@ pub(super) fn explain_empty_plan(
     } else {
         format!("its targets are {}{more}", names.join(", "))
     };
-    warn(&format!("nothing to run: the top file selects nothing for `{node}`; {targets}"), ui);
+    messages.warn(&format!("nothing to run: the top file selects nothing for `{node}`; {targets}"));
     Ok(())
 }
