@@ -15,6 +15,7 @@ mod merge;
 mod pillar;
 mod plan;
 mod plan_bytes;
+mod private_networks;
 mod render;
 pub mod schema;
 mod select;
