@@ -3,6 +3,7 @@
 pub mod api;
 pub mod compile_job;
 pub mod compile_request;
+pub mod drive_loop;
 mod empty_plan;
 pub mod error;
 pub mod event_loop;

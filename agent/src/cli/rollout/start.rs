@@ -17,7 +17,7 @@ use zagent_rollout::targeting;
 
 use super::board_args::{self, BoardArgs};
 use super::draft::DraftArgs;
-use super::drive::{CliDriveLoop, end_summary, exit_status};
+use super::drive::{ForegroundDrive, end_summary, exit_status};
 use super::plan_view::{self, PlanView};
 use super::{is_active, record_text, resolve, status};
 use crate::cli::node::{is_silent, silence_limit};
@@ -107,8 +107,8 @@ impl RolloutStartArgs {
             records: records.as_mut(),
             reports: reports.as_mut(),
         };
-        let mut drive_loop = CliDriveLoop { driver, format: self.format() };
-        let (mut done, exit_code) = drive_loop.run_until_done(vec![id], ui)?;
+        let mut drive = ForegroundDrive { driver, format: self.format() };
+        let (mut done, exit_code) = drive.run_until_done(vec![id], ui)?;
         let last = done.pop().unwrap_or(record);
         let text = match exit_status(&last) {
             ExitStatus::Success => format!("{}\n", end_summary(&last)),
