@@ -117,8 +117,7 @@ impl Drop for StagingDir {
     }
 }
 
-/// The prefix of the revision of a plain directory.
-pub const DIR_PREFIX: &str = "dir:";
+pub use zagent_config::ids::DIR_PREFIX;
 
 impl StagedRevision {
     /// The commit, or `dir:` and a digest.

@@ -9,9 +9,10 @@ use serde_json::json as object;
 use zagent_config::Value;
 
 use super::{settings, warn};
-use crate::output::report::{ReportView, format_millis, short_revision};
+use crate::output::report::{ReportView, format_millis};
 use crate::output::{Paint, ReportFormat, Ui, json, yaml};
 use zagent_config::error_chain;
+use zagent_config::ids::short_revision;
 use zagent_config::{SecretMask, sanitize};
 use zagent_daemon::error::{CliError, ExitStatus};
 use zagent_host::timezone::local_zone;

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use zagent_cache::source::{DirWatcher, RemotePoll};
+use zagent_config::ids::short_revision;
 use zagent_config::settings::Settings;
 
 use self::daemon_state::DaemonState;
@@ -393,7 +394,7 @@ impl Daemon<'_> {
             return words;
         }
         match &self.seen.current {
-            Some(current) => format!("on {}", current.revision.get(..12).unwrap_or(&current.revision)),
+            Some(current) => format!("on {}", short_revision(&current.revision)),
             None => "no states yet".into(),
         }
     }

@@ -301,7 +301,7 @@ impl Turn<'_> {
         if is_back && !GenerationTrial::is_on_trial(&paths, work.cache, &order.to) {
             return Ok(NodeEvent::RolledBack.into());
         }
-        let short = order.to.get(..12).unwrap_or(&order.to);
+        let short = zagent_config::ids::short_revision(&order.to);
         if back.is_empty() {
             work.runner.warn(&format!("{why}; there is nothing to roll back to from {short}"));
             self.end_trial(work.runner);
