@@ -10,7 +10,7 @@ use zagent_config::settings::Settings;
 use zagent_config::{SecretMask, Value};
 
 use crate::empty_plan;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::run_output::Messages;
 use zagent_run::plan_cache::{self, CachedPlan, CompileTrace, PlanKey};
 
@@ -57,7 +57,11 @@ impl CompileJob {
     ///
     /// # Errors
     /// The compile errors, or that there is no top file.
-    pub fn plan(&self, cache: PlanCacheUse, messages: &mut dyn Messages) -> Result<PlanWithPillar, CliError> {
+    pub fn plan(
+        &self,
+        cache: PlanCacheUse,
+        messages: &mut dyn Messages,
+    ) -> Result<PlanWithPillar, AgentError> {
         let kept = if cache.fresh {
             None
         } else {
@@ -80,7 +84,7 @@ impl CompileJob {
         compiled: CompileOutput,
         cache: PlanCacheUse,
         messages: &mut dyn Messages,
-    ) -> Result<PlanWithPillar, CliError> {
+    ) -> Result<PlanWithPillar, AgentError> {
         compiled.warnings.iter().for_each(|warning| messages.compile_warning(warning));
         let pillar = self.compiler.pillar()?;
         // Plans with warnings or secrets are not cached: warnings must show every time, secrets must not
@@ -97,7 +101,7 @@ impl CompileJob {
     ///
     /// # Errors
     /// The compile errors.
-    pub fn compile(&self, messages: &mut dyn Messages) -> Result<CompileOutput, CliError> {
+    pub fn compile(&self, messages: &mut dyn Messages) -> Result<CompileOutput, AgentError> {
         let compiled = self.compile_quietly()?;
         compiled.warnings.iter().for_each(|warning| messages.compile_warning(warning));
         Ok(compiled)
@@ -107,7 +111,7 @@ impl CompileJob {
     ///
     /// # Errors
     /// The compile errors.
-    pub fn compile_quietly(&self) -> Result<CompileOutput, CliError> {
+    pub fn compile_quietly(&self) -> Result<CompileOutput, AgentError> {
         Ok(self.compiler.compile(&self.want)?)
     }
 

@@ -14,7 +14,7 @@ use zagent_config::settings::{EnvironmentSettings, Settings, TemplatePermission}
 use zagent_config::{Map, Value, error_chain};
 
 use crate::compile_job::CompileJob;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::node_settings as settings;
 use crate::repo_layout::{RepoLayout, RepoSource, read_manifest};
 use crate::states_source::{NO_STATES, StatesSource};
@@ -77,7 +77,7 @@ impl CompileRequest {
     ///
     /// # Errors
     /// Fails when there are no states, or a file or environment of the request does not exist.
-    pub fn job(&self, settings: Settings) -> Result<CompileJob, CliError> {
+    pub fn job(&self, settings: Settings) -> Result<CompileJob, AgentError> {
         let trees = self.open_trees(&settings)?;
         self.build_job(trees, settings)
     }
@@ -91,7 +91,7 @@ impl CompileRequest {
         top: &Path,
         revision: &str,
         settings: Settings,
-    ) -> Result<CompileJob, CliError> {
+    ) -> Result<CompileJob, AgentError> {
         let trees = self.trees_in_dir(top, revision, &settings)?;
         self.build_job(trees, settings)
     }
@@ -100,7 +100,7 @@ impl CompileRequest {
     ///
     /// # Errors
     /// As [`CompileRequest::job`].
-    pub fn job_without_states(&self, settings: Settings) -> Result<CompileJob, CliError> {
+    pub fn job_without_states(&self, settings: Settings) -> Result<CompileJob, AgentError> {
         let trees = match self.open_trees(&settings) {
             Err(_) if self.states.is_none() => {
                 let pillar = open_directories(self.pillar.clone(), self.pillar_env.iter().cloned())?;
@@ -111,7 +111,7 @@ impl CompileRequest {
         self.build_job(trees, settings)
     }
 
-    fn open_trees(&self, settings: &Settings) -> Result<StateTrees, CliError> {
+    fn open_trees(&self, settings: &Settings) -> Result<StateTrees, AgentError> {
         match &self.states {
             Some(states) => {
                 let beside = states.parent().map(|top| top.join(MODULES));
@@ -127,11 +127,16 @@ impl CompileRequest {
     }
 
     /// Trees of a repository, at the paths set by the manifest, the configuration or convention.
-    fn trees_in_dir(&self, top: &Path, revision: &str, settings: &Settings) -> Result<StateTrees, CliError> {
+    fn trees_in_dir(
+        &self,
+        top: &Path,
+        revision: &str,
+        settings: &Settings,
+    ) -> Result<StateTrees, AgentError> {
         let mut found = RepoPaths::find(top, settings)?;
         found.pillar = self.pillar.clone().or(found.pillar);
-        let manifest =
-            read_manifest(&RepoSource::Dir(top.to_owned())).map_err(|e| CliError::usage(error_chain(&e)))?;
+        let manifest = read_manifest(&RepoSource::Dir(top.to_owned()))
+            .map_err(|e| AgentError::usage(error_chain(&e)))?;
         Ok(StateTrees { manifest, ..self.trees_from_paths(found, revision, settings)? })
     }
 
@@ -140,7 +145,7 @@ impl CompileRequest {
         found: RepoPaths,
         revision: &str,
         settings: &Settings,
-    ) -> Result<StateTrees, CliError> {
+    ) -> Result<StateTrees, AgentError> {
         let more = |side: fn(&EnvironmentSettings) -> Option<&PathBuf>| {
             settings
                 .environments
@@ -161,7 +166,7 @@ impl CompileRequest {
     ///
     /// # Errors
     /// As [`CompileRequest::job`].
-    pub fn build_job(&self, trees: StateTrees, settings: Settings) -> Result<CompileJob, CliError> {
+    pub fn build_job(&self, trees: StateTrees, settings: Settings) -> Result<CompileJob, AgentError> {
         let StateTrees { states, pillar, revision, manifest } = trees;
         let mut settings = settings;
         if let Some(manifest) = manifest {
@@ -185,7 +190,7 @@ impl CompileRequest {
         Ok(CompileJob { compiler, inputs, trace, want, node, states, compat, settings, revision })
     }
 
-    fn compile_target(&self, states: &dyn FileTree) -> Result<CompileTarget, CliError> {
+    fn compile_target(&self, states: &dyn FileTree) -> Result<CompileTarget, AgentError> {
         if self.sls.is_empty() {
             return Ok(CompileTarget::Highstate);
         }
@@ -193,7 +198,7 @@ impl CompileRequest {
         let envs = states.envs();
         if !envs.contains(&env) {
             let hint = format!("known environments: {}; add it with --env {env}=DIR", envs.join(", "));
-            return Err(CliError::usage_hint(format!("unknown environment `{env}`"), hint));
+            return Err(AgentError::usage_hint(format!("unknown environment `{env}`"), hint));
         }
         Ok(CompileTarget::Sls { names: self.sls.clone(), env })
     }
@@ -202,7 +207,7 @@ impl CompileRequest {
     ///
     /// # Errors
     /// Fails when the Salt configuration cannot be read.
-    pub fn options(&self, settings: &Settings) -> Result<CompileOptions, CliError> {
+    pub fn options(&self, settings: &Settings) -> Result<CompileOptions, AgentError> {
         let mut options = settings::compile_options(settings);
         if let Some(path) = &self.salt_config {
             options = settings::apply_salt_config(path, options)?;
@@ -228,7 +233,7 @@ impl CompileRequest {
         &self,
         settings: &Settings,
         options: &CompileOptions,
-    ) -> Result<Arc<dyn TemplateHost>, CliError> {
+    ) -> Result<Arc<dyn TemplateHost>, AgentError> {
         let machine = Machine::new()
             .allow_commands(settings.cmd_run == TemplatePermission::Allow)
             .timeout(settings.limits.program_timeout);
@@ -245,7 +250,11 @@ impl CompileRequest {
     ///
     /// # Errors
     /// Fails when the file cannot be read.
-    pub fn facts(&self, settings: &Settings, options: &CompileOptions) -> Result<Arc<dyn Grains>, CliError> {
+    pub fn facts(
+        &self,
+        settings: &Settings,
+        options: &CompileOptions,
+    ) -> Result<Arc<dyn Grains>, AgentError> {
         let Some(path) = &self.grains else {
             let facts_dir = Some(settings.facts_dir.clone());
             return Ok(Arc::new(Facts::new(FactSources {
@@ -258,14 +267,14 @@ impl CompileRequest {
             other => {
                 let what =
                     format!("`{}` holds {}, expected a mapping of grains", path.display(), other.kind());
-                Err(CliError::usage(what))
+                Err(AgentError::usage(what))
             }
         }
     }
 }
 
 /// Error for a missing states directory; the hint adapts when the current directory is a states tree.
-fn no_states_error() -> CliError {
+fn no_states_error() -> AgentError {
     let here = |path: &str| Path::new(path).is_file();
     let hint = if here("states/top.sls") {
         "this directory is a states repository: add `--states states --pillar pillar`"
@@ -274,14 +283,15 @@ fn no_states_error() -> CliError {
     } else {
         "name one with `--states DIR` (and `--pillar DIR`), or try `zagent demo`"
     };
-    CliError::usage_hint(NO_STATES, hint)
+    AgentError::usage_hint(NO_STATES, hint)
 }
 
 /// Source for a command without `--states`: the cache when it holds files, otherwise the baked directory.
-fn installed_source(settings: &Settings) -> Result<StatesSource, CliError> {
+fn installed_source(settings: &Settings) -> Result<StatesSource, AgentError> {
     let cache =
-        Cache::open(&settings.paths(), &settings.source).map_err(|error| CliError::from_cache(&error))?;
-    let found = StatesSource::find(settings, &cache, |_| ()).map_err(|error| CliError::from_cache(&error))?;
+        Cache::open(&settings.paths(), &settings.source).map_err(|error| AgentError::from_cache(&error))?;
+    let found =
+        StatesSource::find(settings, &cache, |_| ()).map_err(|error| AgentError::from_cache(&error))?;
     found.ok_or_else(no_states_error)
 }
 
@@ -293,13 +303,13 @@ struct RepoPaths {
 }
 
 impl RepoPaths {
-    fn find(top: &Path, settings: &Settings) -> Result<Self, CliError> {
+    fn find(top: &Path, settings: &Settings) -> Result<Self, AgentError> {
         let said = (top.join(&settings.states_root), top.join(&settings.pillar_root));
         let (states, pillar) = match RepoLayout::find(&RepoSource::Dir(top.to_owned())) {
             _ if settings.is_set("roots.states") => said,
             Ok(layout) => (top.join(layout.states), top.join(layout.pillar)),
             Err(_) if said.0.is_dir() => said,
-            Err(error) => return Err(CliError::usage(error_chain(&error))),
+            Err(error) => return Err(AgentError::usage(error_chain(&error))),
         };
         let modules = Some(top.join(MODULES));
         Ok(Self { states, pillar: Some(pillar).filter(|dir| dir.is_dir()), modules })
@@ -310,12 +320,12 @@ impl RepoPaths {
 fn open_directories(
     base: Option<PathBuf>,
     more: impl Iterator<Item = (String, PathBuf)>,
-) -> Result<DirFiles, CliError> {
+) -> Result<DirFiles, AgentError> {
     let mut files = DirFiles::new();
     for (name, dir) in base.map(|dir| (BASE_ENV.to_owned(), dir)).into_iter().chain(more) {
         if !dir.is_dir() {
             let what = if dir.exists() { "is not a directory" } else { "does not exist" };
-            return Err(CliError::usage(format!("`{}` {what}", dir.display())));
+            return Err(AgentError::usage(format!("`{}` {what}", dir.display())));
         }
         files = files.with_env(&name, dir);
     }
@@ -323,18 +333,18 @@ fn open_directories(
 }
 
 /// Reads a JSON or YAML file given with a flag.
-pub(crate) fn read_value(path: &Path) -> Result<Value, CliError> {
+pub(crate) fn read_value(path: &Path) -> Result<Value, AgentError> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| AgentError::usage(format!("cannot read `{shown}`: {e}")))?;
     // JSON first: it is faster, and not every JSON document is valid YAML 1.1.
     let error = match Value::from_json_str(&text) {
         Ok(value) => return Ok(value),
         Err(e) => e,
     };
     if path.extension().is_some_and(|e| e == "json") {
-        return Err(CliError::usage(format!("`{shown}` is not JSON: {error}")));
+        return Err(AgentError::usage(format!("`{shown}` is not JSON: {error}")));
     }
     zagent_compiler::yaml::load(&text, &TreeLimits::default())
-        .map_err(|e| CliError::usage(format!("`{shown}` is not YAML: line {}: {}", e.pos.line, e.message)))
+        .map_err(|e| AgentError::usage(format!("`{shown}` is not YAML: line {}: {}", e.pos.line, e.message)))
 }

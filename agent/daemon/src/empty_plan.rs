@@ -5,7 +5,7 @@
 use zagent_compiler::{Compat, CompileTarget};
 
 use crate::compile_job::{CompileJob, PlanWithPillar};
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::run_output::Messages;
 
 /// File that assigns SLS files to nodes.
@@ -18,14 +18,14 @@ pub(crate) fn explain_empty_plan(
     job: &CompileJob,
     planned: &PlanWithPillar,
     messages: &mut dyn Messages,
-) -> Result<(), CliError> {
+) -> Result<(), AgentError> {
     if !planned.plan.chunks.is_empty() || job.want != CompileTarget::Highstate || job.compat == Compat::Salt {
         return Ok(());
     }
     let envs = job.states.envs();
     if job.settings.master_tops.is_empty() && !envs.iter().any(|env| job.states.has(env, TOP_FILE)) {
         let place = if job.revision.is_empty() { "the states".into() } else { format!("`{}`", job.revision) };
-        return Err(CliError::usage_hint(
+        return Err(AgentError::usage_hint(
             format!("no `{TOP_FILE}` in {place} (environments: {})", envs.join(", ")),
             "select an SLS with --sls NAME, or add a top file: base: {'*': [NAME]}",
         ));

@@ -33,7 +33,7 @@ pub enum ExitStatus {
 
 /// Why a command has no result.
 #[derive(Debug)]
-pub enum CliError {
+pub enum AgentError {
     /// The command line, the configuration or a file named there.
     Usage {
         /// What is wrong.
@@ -56,7 +56,7 @@ pub enum CliError {
     Configuration(Diagnostics),
 }
 
-impl CliError {
+impl AgentError {
     /// A usage error.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), hint: None }
@@ -136,7 +136,7 @@ impl CliError {
     }
 }
 
-impl From<Diagnostics> for CliError {
+impl From<Diagnostics> for AgentError {
     fn from(faults: Diagnostics) -> Self {
         Self::CompileErrors(faults)
     }

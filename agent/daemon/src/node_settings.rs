@@ -8,7 +8,7 @@ use zagent_config::salt_config::SaltConfig;
 use zagent_config::settings::{self, CompatMode, ConfigLocation, Settings};
 use zagent_config::{Map, Value};
 
-use crate::error::CliError;
+use crate::error::AgentError;
 use zagent_config::error_chain;
 use zagent_config::json_file;
 
@@ -16,15 +16,15 @@ use zagent_config::json_file;
 ///
 /// # Errors
 /// The configuration errors.
-pub fn load(config: Option<&Path>) -> Result<Settings, CliError> {
+pub fn load(config: Option<&Path>) -> Result<Settings, AgentError> {
     let location =
         config_file(config).map_or_else(|| ConfigLocation::Dir(CONFIG_DIR.into()), ConfigLocation::File);
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let variables = std::env::vars_os().filter_map(text);
-    let mut settings =
-        settings::load(&location, variables, &[], host_name().as_deref()).map_err(CliError::Configuration)?;
+    let mut settings = settings::load(&location, variables, &[], host_name().as_deref())
+        .map_err(AgentError::Configuration)?;
     if let Some(root) = user_root(&settings.root) {
         settings.set_default_root(root);
     }
@@ -54,9 +54,9 @@ pub fn load_or_last_good(
     config: Option<&Path>,
     last: Option<&Path>,
     warn: &mut dyn FnMut(&str),
-) -> Result<Settings, CliError> {
+) -> Result<Settings, AgentError> {
     let error = match load(config) {
-        Err(error @ CliError::Configuration(_)) => error,
+        Err(error @ AgentError::Configuration(_)) => error,
         other => return other,
     };
     let last = last.map_or_else(|| Paths::new(DEFAULT_ROOT).last_config(), Path::to_owned);
@@ -125,11 +125,11 @@ pub fn compile_options(settings: &Settings) -> CompileOptions {
 ///
 /// # Errors
 /// Fails when it cannot be read.
-pub fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, CliError> {
+pub fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, AgentError> {
     let shown = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
-    let config = SaltConfig::read(&shown, &text).map_err(CliError::Configuration)?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| AgentError::usage(format!("cannot read `{shown}`: {e}")))?;
+    let config = SaltConfig::read(&shown, &text).map_err(AgentError::Configuration)?;
     Ok(CompileOptions {
         id: config.id.unwrap_or(options.id),
         auto_order: config.state_auto_order,

@@ -13,7 +13,7 @@ use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
 use crate::compile_job::{CompileJob, PlanWithPillar};
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::operator::pause::Pause;
 use crate::run_output::RunOutput;
 use zagent_host::CancelToken;
@@ -50,7 +50,7 @@ pub fn run_manually(
     planned: &PlanWithPillar,
     order: &RunOptions,
     output: &mut dyn RunOutput,
-) -> Result<RunReport, CliError> {
+) -> Result<RunReport, AgentError> {
     if !order.test {
         warn_if_paused(job, output);
     }
@@ -66,13 +66,13 @@ pub fn run_manually(
 ///
 /// # Errors
 /// Fails when the history cannot be read.
-pub fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, CliError> {
+pub fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, AgentError> {
     let history = History::new(&job.settings.paths(), job.settings.run.keep);
     match history.last(Timestamp::now()) {
         Ok(last) => Ok(last.and_then(|head| head.reverts)),
         Err(error) => {
             let message = format!("which run? {}", zagent_config::error_chain(&error));
-            Err(CliError::usage_hint(message, "name it: zagent run --revert RUN --force"))
+            Err(AgentError::usage_hint(message, "name it: zagent run --revert RUN --force"))
         }
     }
 }
@@ -91,7 +91,7 @@ impl PlanRun<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run_and_record(&self, output: &mut dyn RunOutput) -> Result<RunReport, CliError> {
+    pub fn run_and_record(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
         let report = self.run(output)?;
         if report.mode != RunMode::Test {
             self.record_history(&report, output);
@@ -103,11 +103,11 @@ impl PlanRun<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run(&self, output: &mut dyn RunOutput) -> Result<RunReport, CliError> {
+    pub fn run(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
         let mut report = None;
         let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress));
         output.show_progress(self.planned.plan.chunks.len(), &self.job.mask(false), &mut run);
-        let report = report.unwrap_or_else(|| Err(CliError::failed("the run was not started")))?;
+        let report = report.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;
         output.report(&report, &self.job.mask(false));
         Ok(report)
     }
@@ -124,7 +124,7 @@ impl PlanRun<'_> {
     }
 
     /// Applies the plan to the host, or predicts the changes.
-    fn converge(&self, progress: &dyn RunProgress) -> Result<RunReport, CliError> {
+    fn converge(&self, progress: &dyn RunProgress) -> Result<RunReport, AgentError> {
         let failhard = self.job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
         let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
         let paths = self.job.settings.paths();
@@ -165,7 +165,7 @@ impl PlanRun<'_> {
 }
 
 /// The outcome that Salt reports as a state when the top files match nothing for a node.
-fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateOutcome>, CliError> {
+fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateOutcome>, AgentError> {
     let is_empty = |value: &Value| value.as_map().is_none_or(Map::is_empty);
     if job.want != CompileTarget::Highstate || !is_empty(&job.compiler.high(&job.want)?) {
         return Ok(None);
@@ -198,28 +198,28 @@ fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateO
 }
 
 /// Turns the reason why no run happened into an error with a hint.
-fn to_agent_error(error: &StateRunError) -> CliError {
+fn to_agent_error(error: &StateRunError) -> AgentError {
     let words = zagent_config::error_chain(error);
     match error {
         StateRunError::Lock(LockError::Held { .. }) => {
-            CliError::locked(words, "wait until it ends; list past runs with `zagent history`")
+            AgentError::locked(words, "wait until it ends; list past runs with `zagent history`")
         }
         StateRunError::Root { source, .. } | StateRunError::Lock(LockError::Broken { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
-            CliError::permission(words)
+            AgentError::permission(words)
         }
         StateRunError::NoState { id, ids, .. } => {
             let hint = match nearest(id, ids.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("states of this run: {}", ids.join(", ")),
             };
-            CliError::usage_hint(words, zagent_config::sanitize(&hint))
+            AgentError::usage_hint(words, zagent_config::sanitize(&hint))
         }
         StateRunError::NothingToRevert(_) => {
-            CliError::usage_hint(words, "list the runs with `zagent history`")
+            AgentError::usage_hint(words, "list the runs with `zagent history`")
         }
-        _ => CliError::failed(words),
+        _ => AgentError::failed(words),
     }
 }
 

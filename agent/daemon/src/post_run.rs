@@ -16,7 +16,7 @@ use super::sync;
 use super::trial::{GenerationTrial, MAX_TRIES};
 use super::turn::{CompletedRun, Turn, TurnOutcome, save_memory};
 use super::turn_runner::TurnRunner;
-use crate::error::{CliError, ExitStatus};
+use crate::error::{AgentError, ExitStatus};
 use crate::health;
 use crate::health::{RETRY_INTERVAL, Regressions};
 use crate::notify::{NotifyEvent, audit, run_occasions, webhook};
@@ -48,7 +48,7 @@ impl Turn<'_> {
         source: StatesSource,
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
-    ) -> Result<TurnOutcome, CliError> {
+    ) -> Result<TurnOutcome, AgentError> {
         if self.test {
             let ran = runner.run(&source, self.trigger)?;
             return Ok(TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() });
@@ -80,7 +80,7 @@ impl Turn<'_> {
         source: &StatesSource,
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
-    ) -> Result<AttemptResult, CliError> {
+    ) -> Result<AttemptResult, AgentError> {
         let trial = self.next_trial(source, runner);
         if trial.as_ref().is_some_and(|trial| trial.tries > MAX_TRIES) {
             let why = format!("{MAX_TRIES} runs of it were interrupted before they finished");
@@ -186,7 +186,7 @@ impl Turn<'_> {
         why: &str,
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
-    ) -> Result<TurnOutcome, CliError> {
+    ) -> Result<TurnOutcome, AgentError> {
         let paths = self.settings.paths();
         self.end_trial(runner);
         let failed = TurnOutcome { rolled_back: true, ..TurnOutcome::default() };
@@ -231,13 +231,13 @@ impl Turn<'_> {
         (bad, why): (&str, &str),
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
-    ) -> Result<TurnOutcome, CliError> {
+    ) -> Result<TurnOutcome, AgentError> {
         let paths = self.settings.paths();
         runner.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
         memory.rollbacks += 1;
         // Whatever the following run does, the rollback is recorded.
         save_memory(memory, &paths, runner);
-        let source = StatesSource::from_generation(back).map_err(|error| CliError::from_cache(&error))?;
+        let source = StatesSource::from_generation(back).map_err(|error| AgentError::from_cache(&error))?;
         let ran = runner.run(&source, RunTrigger::Rollout)?;
         let words = format!("rolled back from {bad}: {why}");
         let told = self.note_run(&ran, true, Some(&words), memory, runner);

@@ -24,7 +24,7 @@ use super::handover::Handover;
 use super::memory::{AgentMemory, HeldRevision, HoldReason};
 use super::operator_orders::OperatorOrders;
 use super::trial::GenerationTrial;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::operator::pin::{NodePin, PinTarget};
 use zagent_config::error_chain;
 
@@ -77,7 +77,7 @@ pub struct StatesSync<'a> {
     /// What the daemon polled and decided.
     pub handover: Option<&'a Handover>,
     /// Checks whether the states of a directory, which belong to a revision, compile for this node.
-    pub check_compiles: &'a mut dyn FnMut(&Path, &str) -> Result<(), CliError>,
+    pub check_compiles: &'a mut dyn FnMut(&Path, &str) -> Result<(), AgentError>,
 }
 
 impl StatesSync<'_> {

@@ -16,7 +16,7 @@ use super::rollout_state::{RolloutState, TurnWork};
 use super::states_source::{self, SourceGuard, StatesSource};
 use super::sync::{self, StatesSync, SyncOptions, SyncOutcome};
 use super::turn_runner::TurnRunner;
-use crate::error::{CliError, ExitStatus};
+use crate::error::{AgentError, ExitStatus};
 use zagent_config::SecretMask;
 use zagent_config::error_chain;
 use zagent_host::CancelToken;
@@ -68,7 +68,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run(self, runner: &mut TurnRunner<'_>) -> Result<TurnOutcome, CliError> {
+    pub fn run(self, runner: &mut TurnRunner<'_>) -> Result<TurnOutcome, AgentError> {
         let ended = self.run_turn(runner);
         // A daemon publishes reports itself.
         if !self.test && !self.partial && self.sync_options.is_some() && self.has_no_daemon() {
@@ -82,7 +82,7 @@ impl Turn<'_> {
         std::os::unix::net::UnixStream::connect(self.settings.paths().socket()).is_err()
     }
 
-    fn run_turn(&self, runner: &mut TurnRunner<'_>) -> Result<TurnOutcome, CliError> {
+    fn run_turn(&self, runner: &mut TurnRunner<'_>) -> Result<TurnOutcome, AgentError> {
         let now = Timestamp::now();
         let paths = self.settings.paths();
         if !self.test {
@@ -91,7 +91,7 @@ impl Turn<'_> {
         let orders = OperatorOrders::read(&paths, now);
         let mut memory = AgentMemory::load(&paths.memory());
         let cache =
-            Cache::open(&paths, &self.settings.source).map_err(|error| CliError::from_cache(&error))?;
+            Cache::open(&paths, &self.settings.source).map_err(|error| AgentError::from_cache(&error))?;
         if !self.test && (cache.needs_repair() || cache.current().is_err()) {
             repair_cache(&cache, runner);
         }
@@ -163,9 +163,9 @@ impl Turn<'_> {
         why: HoldReason,
         words: String,
         memory: AgentMemory,
-    ) -> Result<TurnOutcome, CliError> {
+    ) -> Result<TurnOutcome, AgentError> {
         if self.trigger == RunTrigger::Manual && why == HoldReason::Paused {
-            return Err(CliError::Refusal { exit: ExitStatus::Locked, message: words, hint: None });
+            return Err(AgentError::Refusal { exit: ExitStatus::Locked, message: words, hint: None });
         }
         tracing::info!("{words}");
         Ok(TurnOutcome { held: memory.held.filter(|held| held.why == why), ..TurnOutcome::default() })
@@ -178,7 +178,7 @@ impl Turn<'_> {
         memory: &mut AgentMemory,
         hold: Option<HoldReason>,
         runner: &mut TurnRunner<'_>,
-    ) -> Result<SyncOutcome, CliError> {
+    ) -> Result<SyncOutcome, AgentError> {
         let Some(options) = self.sync_options else { return Ok(SyncOutcome::NoRemote) };
         let options = SyncOptions { hold, preview: self.test, ..options };
         let mut compiles = |top: &Path, revision: &str| runner.check_compiles(top, revision);
@@ -195,7 +195,7 @@ impl Turn<'_> {
         let synced = sync.sync_head(options, Timestamp::now());
         let notes = std::mem::take(&mut sync.notes);
         notes.iter().for_each(|note| runner.warn(note));
-        synced.map_err(|error| CliError::from_cache(&error))
+        synced.map_err(|error| AgentError::from_cache(&error))
     }
 
     /// Reports the result of the sync; returns the revision that is held back.
@@ -223,7 +223,7 @@ impl Turn<'_> {
         synced: SyncOutcome,
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
-    ) -> Result<StatesSource, CliError> {
+    ) -> Result<StatesSource, AgentError> {
         let unreachable = matches!(synced, SyncOutcome::Offline(_));
         let refused = match &synced {
             SyncOutcome::Held(held) => Some(held.clone()),
@@ -232,10 +232,10 @@ impl Turn<'_> {
         let found = match synced {
             SyncOutcome::Preview(verified) => return Ok(StatesSource::from_verified(*verified)),
             SyncOutcome::Published(generation) => Some(
-                StatesSource::from_generation(*generation).map_err(|error| CliError::from_cache(&error))?,
+                StatesSource::from_generation(*generation).map_err(|error| AgentError::from_cache(&error))?,
             ),
             _ => StatesSource::find(self.settings, cache, std::thread::sleep)
-                .map_err(|error| CliError::from_cache(&error))?,
+                .map_err(|error| AgentError::from_cache(&error))?,
         };
         let Some(found) = found else {
             return Err(no_states_error(self.settings.source.remotes.is_empty(), unreachable, refused));
@@ -248,7 +248,7 @@ impl Turn<'_> {
                 let whole = self.verify_or_restage(cache, &generation, memory, runner)?;
                 let source = StatesSource::from_generation(whole.unwrap_or(*generation));
                 drop(pin);
-                source.map_err(|error| CliError::from_cache(&error))
+                source.map_err(|error| AgentError::from_cache(&error))
             }
             held => Ok(StatesSource { guard: held, ..found }),
         }
@@ -261,7 +261,7 @@ impl Turn<'_> {
         generation: &Generation,
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
-    ) -> Result<Option<Generation>, CliError> {
+    ) -> Result<Option<Generation>, AgentError> {
         let now = Timestamp::now();
         let every =
             SignedDuration::try_from(self.settings.source.verify_every).unwrap_or(SignedDuration::MAX);
@@ -281,7 +281,7 @@ impl Turn<'_> {
             error_chain(&tampered)
         ));
         let renewed = sync::restage_current(self.settings, cache, generation, (self.seed, now));
-        renewed.map(Some).map_err(|words| CliError::Refusal {
+        renewed.map(Some).map_err(|words| AgentError::Refusal {
             exit: ExitStatus::Refused,
             message: format!(
                 "the cache was modified outside zagent ({}) and {words}",
@@ -307,7 +307,7 @@ pub fn save_memory(memory: &AgentMemory, paths: &zagent_config::paths::Paths, ru
     }
 }
 
-fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRevision>) -> CliError {
+fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRevision>) -> AgentError {
     let (exit, hint) = match held {
         Some(held) if held.why == HoldReason::Broken => (ExitStatus::NotCompiled, held.message),
         Some(held) => (ExitStatus::Refused, held.message),
@@ -319,5 +319,5 @@ fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRev
         }
         None => (ExitStatus::Usage, "set `source.remotes`, or give a directory with `--states DIR`".into()),
     };
-    CliError::Refusal { exit, message: states_source::NO_STATES.into(), hint: Some(hint) }
+    AgentError::Refusal { exit, message: states_source::NO_STATES.into(), hint: Some(hint) }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::compile_request::CompileRequest;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::handover::Handover;
 use crate::node_settings;
 use crate::run_output::RunOutput;
@@ -65,13 +65,13 @@ impl TurnRequest {
     ///
     /// # Errors
     /// Fails when it cannot be read or is not one.
-    pub fn read(from: impl Read) -> Result<Self, CliError> {
+    pub fn read(from: impl Read) -> Result<Self, AgentError> {
         let mut text = String::new();
         from.take(MAX_REQUEST_BYTES)
             .read_to_string(&mut text)
-            .map_err(|error| CliError::usage(format!("cannot read the request of the daemon: {error}")))?;
+            .map_err(|error| AgentError::usage(format!("cannot read the request of the daemon: {error}")))?;
         serde_json::from_str(&text)
-            .map_err(|error| CliError::usage(format!("the request of the daemon is invalid: {error}")))
+            .map_err(|error| AgentError::usage(format!("the request of the daemon is invalid: {error}")))
     }
 
     /// The turn that it asks for.
@@ -95,7 +95,7 @@ impl TurnOptions {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run(&self, output: &mut dyn RunOutput) -> Result<TurnOutcome, CliError> {
+    pub fn run(&self, output: &mut dyn RunOutput) -> Result<TurnOutcome, AgentError> {
         let settings = self.load_settings(output)?;
         if !self.order.test {
             node_settings::save_last_good(&settings);
@@ -128,7 +128,7 @@ impl TurnOptions {
         turn.run(&mut runner)
     }
 
-    fn load_settings(&self, output: &mut dyn RunOutput) -> Result<Settings, CliError> {
+    fn load_settings(&self, output: &mut dyn RunOutput) -> Result<Settings, AgentError> {
         let config = self.request.config.as_deref();
         if self.trigger == RunTrigger::Manual {
             return node_settings::load(config);

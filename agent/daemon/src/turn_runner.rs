@@ -11,7 +11,7 @@ use zagent_config::settings::Settings;
 
 use crate::compile_job::{CompileJob, PlanCacheUse};
 use crate::compile_request::CompileRequest;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::plan_run::PlanRun;
 use crate::run_output::RunOutput;
 use crate::states_source::StatesSource;
@@ -49,7 +49,7 @@ impl TurnRunner<'_> {
     ///
     /// # Errors
     /// The compile errors.
-    pub fn check_compiles(&mut self, top: &Path, revision: &str) -> Result<(), CliError> {
+    pub fn check_compiles(&mut self, top: &Path, revision: &str) -> Result<(), AgentError> {
         self.checked = None;
         let request = CompileRequest { sls: Vec::new(), ..self.request.clone() };
         let job = request.job_for_dir(top, revision, self.settings.clone())?;
@@ -62,7 +62,7 @@ impl TurnRunner<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError> {
+    pub fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, AgentError> {
         let cache = PlanCacheUse { save: !self.order.test, fresh: self.fresh };
         let is_same = |checked: &CheckedRevision| {
             self.request.sls.is_empty()

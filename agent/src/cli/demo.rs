@@ -9,7 +9,7 @@ use crate::exit_code;
 use crate::output::{ReportFormat, RunPrinter, Ui};
 use zagent_daemon::compile_job::PlanCacheUse;
 use zagent_daemon::compile_request::{CompileRequest, StateTrees};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::plan_run::PlanRun;
 use zagent_host::CancelToken;
 use zagent_run::{RunOptions, RunTrigger};
@@ -26,7 +26,7 @@ impl DemoArgs {
         self.report.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let request = CompileRequest { test: true, ..CompileRequest::default() };
         let trees = StateTrees::new(Arc::new(starter_states()), Arc::new(starter_pillar()), "starter");
         let job = request.build_job(trees, settings::load(None)?)?;

@@ -47,7 +47,7 @@ use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
 use crate::exit_code;
 use crate::output::{Colour, ReportFormat, Ui, json, report, yaml};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::node_settings as settings;
 use zagent_daemon::run_output::Messages;
 
@@ -176,7 +176,7 @@ impl CliRequest {
         }
     }
 
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match self {
             Self::Command(command) => command.run(ui),
             Self::Function(call) => call.run(ui),
@@ -221,7 +221,7 @@ impl CliCommand {
         }
     }
 
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match self {
             Self::Show(args) => args.run(ui),
             Self::Run(args) => args.run(ui),
@@ -256,7 +256,7 @@ impl CliCommand {
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
-            Self::Function(_) => Err(CliError::usage("expected MODULE.FUNCTION")),
+            Self::Function(_) => Err(AgentError::usage("expected MODULE.FUNCTION")),
         }
     }
 }
@@ -362,7 +362,7 @@ fn print_clap_error(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)
 }
 
 /// Prints an error: as data when a data format is requested, otherwise drawn on stderr.
-fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
+fn print_error(cli_error: &AgentError, format: ReportFormat, ui: &mut Ui<'_>) {
     match format {
         ReportFormat::Json => ui.print(&json(&cli_error.to_json())),
         ReportFormat::Yaml => {
@@ -372,7 +372,7 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
         }
         ReportFormat::Ndjson => ui.print(&format!("{}\n", cli_error.to_json())),
         ReportFormat::Highstate => {
-            if let CliError::CompileErrors(faults) = cli_error {
+            if let AgentError::CompileErrors(faults) = cli_error {
                 ui.print(&report::render_compile_errors(&faults.0, ui.paint));
             }
         }
@@ -384,13 +384,13 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
     }
     let paint = ui.err_paint;
     match cli_error {
-        CliError::Usage { message, hint } | CliError::Refusal { message, hint, .. } => {
+        AgentError::Usage { message, hint } | AgentError::Refusal { message, hint, .. } => {
             ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), zagent_config::sanitize(message)));
             if let Some(hint) = hint {
                 ui.alert(Level::ERROR, &format!(" {} {}: {hint}", paint.blue("="), paint.bold("help")));
             }
         }
-        CliError::CompileErrors(faults) | CliError::Configuration(faults) => {
+        AgentError::CompileErrors(faults) | AgentError::Configuration(faults) => {
             for one in &faults.0 {
                 ui.alert(Level::ERROR, &diagnostic::render_diagnostic(one, Severity::Error, paint));
             }

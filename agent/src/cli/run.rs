@@ -13,7 +13,7 @@ use crate::exit_code;
 use crate::output::{ReportFormat, RunPrinter, Ui};
 use zagent_daemon::DaemonSetup;
 use zagent_daemon::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::plan_run;
 use zagent_daemon::turn_options::TurnOptions;
 use zagent_run::{RunOptions, RunTrigger};
@@ -68,7 +68,7 @@ impl RunArgs {
         self.report.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let (mut tree, mut flags, mut words) =
             (self.tree.clone(), self.order.clone(), SaltArgs::new(&self.words));
         words.take_run_keys(&mut tree, &mut flags)?;
@@ -107,15 +107,18 @@ impl RunArgs {
     }
 
     /// Runs as a daemon.
-    fn run_daemon(&self, tree: &TreeArgs, order: &RunOptions) -> Result<ExitStatus, CliError> {
+    fn run_daemon(&self, tree: &TreeArgs, order: &RunOptions) -> Result<ExitStatus, AgentError> {
         if order.test || tree.states.is_some() || !tree.sls.is_empty() || tree.grains.is_some() {
             let hint =
                 "add --once for a single run; to follow a directory permanently, add it to `source.remotes`";
-            return Err(CliError::usage_hint("the daemon runs with the configuration, not with flags", hint));
+            return Err(AgentError::usage_hint(
+                "the daemon runs with the configuration, not with flags",
+                hint,
+            ));
         }
         let settings = || settings::load(tree.config.as_deref());
         let program = std::env::current_exe().map_err(|error| {
-            CliError::failed(format!("cannot find the path of the zagent binary: {error}"))
+            AgentError::failed(format!("cannot find the path of the zagent binary: {error}"))
         })?;
         let mut args = Vec::new();
         if let Some(config) = &tree.config {
@@ -160,7 +163,7 @@ pub(super) fn run_plan(
     order: &RunOptions,
     args: &ReportArgs,
     ui: &mut Ui<'_>,
-) -> Result<ExitStatus, CliError> {
+) -> Result<ExitStatus, AgentError> {
     let mut printer = RunPrinter { ui, format: args.out };
     let report = plan_run::run_manually(job, planned, order, &mut printer)?;
     Ok(exit_code::run_exit(&report, args.detailed_exitcodes))

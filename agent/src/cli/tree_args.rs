@@ -9,7 +9,7 @@ use zagent_config::{Map, Value};
 use super::settings;
 use zagent_daemon::compile_job::CompileJob;
 use zagent_daemon::compile_request::CompileRequest;
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 use zagent_host::facts::Grains;
 
 /// What to compile, and for which node
@@ -78,9 +78,9 @@ pub(super) enum CompatArg {
 
 impl TreeArgs {
     /// What these flags request.
-    pub(super) fn request(&self) -> Result<CompileRequest, CliError> {
+    pub(super) fn request(&self) -> Result<CompileRequest, AgentError> {
         if self.id.as_ref().is_some_and(|id| id.trim().is_empty()) {
-            return Err(CliError::usage("--id is empty"));
+            return Err(AgentError::usage("--id is empty"));
         }
         Ok(CompileRequest {
             states: self.states.clone(),
@@ -100,27 +100,27 @@ impl TreeArgs {
     }
 
     /// Builds the compiler that these arguments and the configuration describe.
-    pub(super) fn job(&self) -> Result<CompileJob, CliError> {
+    pub(super) fn job(&self) -> Result<CompileJob, AgentError> {
         self.request()?.job(settings::load(self.config.as_deref())?)
     }
 
     /// Same, for commands that need no states: uses an empty tree when none is given.
-    pub(super) fn job_without_states(&self) -> Result<CompileJob, CliError> {
+    pub(super) fn job_without_states(&self) -> Result<CompileJob, AgentError> {
         self.request()?.job_without_states(settings::load(self.config.as_deref())?)
     }
 
     /// Compile options from the configuration and these arguments.
-    pub(super) fn options(&self) -> Result<CompileOptions, CliError> {
+    pub(super) fn options(&self) -> Result<CompileOptions, AgentError> {
         self.request()?.options(&settings::load(self.config.as_deref())?)
     }
 
     /// Host interface for templates.
-    pub(super) fn host(&self, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
+    pub(super) fn host(&self, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, AgentError> {
         self.request()?.host(&settings::load(self.config.as_deref())?, options)
     }
 
     /// Grains of this host, or from a file.
-    pub(super) fn facts(&self) -> Result<Arc<dyn Grains>, CliError> {
+    pub(super) fn facts(&self) -> Result<Arc<dyn Grains>, AgentError> {
         let (request, settings) = (self.request()?, settings::load(self.config.as_deref())?);
         request.facts(&settings, &request.options(&settings)?)
     }
@@ -133,14 +133,14 @@ fn parse_env(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-fn parse_pillar_data(text: &str) -> Result<Map, CliError> {
+fn parse_pillar_data(text: &str) -> Result<Map, AgentError> {
     match Value::from_json_str(text) {
         Ok(Value::Map(map)) => Ok(Arc::unwrap_or_clone(map)),
-        Ok(other) => Err(CliError::usage_hint(
+        Ok(other) => Err(AgentError::usage_hint(
             format!("--pillar-data is {}, expected a mapping", other.kind()),
             "example: --pillar-data '{\"nginx\": {\"workers\": 4}}'",
         )),
-        Err(e) => Err(CliError::usage_hint(
+        Err(e) => Err(AgentError::usage_hint(
             format!("--pillar-data is not JSON: {e}"),
             "example: --pillar-data '{\"nginx\": {\"workers\": 4}}'",
         )),

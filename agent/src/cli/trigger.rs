@@ -15,7 +15,7 @@ use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
 use zagent_daemon::api::{ApiClient, ClientError, RequestResult, RunRefusedReason, RunRequest};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Tell the daemon to run now
 #[derive(Debug, clap::Args)]
@@ -45,21 +45,21 @@ impl TriggerArgs {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
         let client = ApiClient::new(settings.paths().socket());
         let wish =
             RunRequest { test: self.test, sls: self.sls.clone(), fetch: !self.no_fetch, wait: self.wait };
-        let ticket = client.trigger(&wish).map_err(to_cli_error)?;
+        let ticket = client.trigger(&wish).map_err(to_agent_error)?;
         if !self.wait {
             let words = "run requested; follow it with `zagent status`\n";
             self.print_answer(words.into(), &object!({"ticket": ticket}), ui);
             return Ok(ExitStatus::Success);
         }
-        let Some(end) = client.wait(ticket).map_err(to_cli_error)? else {
+        let Some(end) = client.wait(ticket).map_err(to_agent_error)? else {
             let message = "the daemon restarted and lost track of the run";
             let hint = Some("list finished runs with `zagent history`".into());
-            return Err(CliError::Refusal { exit: ExitStatus::Failed, message: message.into(), hint });
+            return Err(AgentError::Refusal { exit: ExitStatus::Failed, message: message.into(), hint });
         };
         self.print_answer(result_text(&end, self.test, ui.paint), &object!(end), ui);
         Ok(exit_code::status_of(end.exit))
@@ -74,9 +74,9 @@ impl TriggerArgs {
     }
 }
 
-fn to_cli_error(error: ClientError) -> CliError {
+fn to_agent_error(error: ClientError) -> AgentError {
     let message = error_chain(&error);
-    let refusal = |exit, hint: Option<&str>| CliError::Refusal {
+    let refusal = |exit, hint: Option<&str>| AgentError::Refusal {
         exit,
         message: message.clone(),
         hint: hint.map(str::to_owned),
@@ -88,7 +88,7 @@ fn to_cli_error(error: ClientError) -> CliError {
         }
         ClientError::Denied(_) => permission_error(message),
         ClientError::Refused(refused) => match refused.why {
-            RunRefusedReason::Invalid => CliError::usage(message),
+            RunRefusedReason::Invalid => AgentError::usage(message),
             RunRefusedReason::Paused
             | RunRefusedReason::Window
             | RunRefusedReason::Busy

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::exit_code;
 use crate::output::{ReportFormat, RunPrinter, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::turn_options::TurnRequest;
 
 /// Run one turn of the daemon, as requested on standard input
@@ -20,7 +20,7 @@ pub(super) struct TurnArgs {
 }
 
 impl TurnArgs {
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let request = TurnRequest::read(std::io::stdin().lock())?;
         let turn = request.into_options(self.config.clone(), self.last_config.clone());
         let ended = turn.run(&mut RunPrinter { ui, format: ReportFormat::Text })?;

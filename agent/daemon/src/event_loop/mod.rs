@@ -41,7 +41,7 @@ use super::states_source;
 use super::turn_process::TurnProcess;
 use crate::api;
 use crate::api::Ticket;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::sd_notify::SdNotify;
 use crate::status;
 use crate::status::{ScheduledEntry, StatusInputs, UpcomingEvents};
@@ -86,7 +86,7 @@ pub struct DaemonSetup<'a> {
     /// Additional arguments of turns.
     pub turn_args: Vec<OsString>,
     /// Loads the settings.
-    pub settings: &'a dyn Fn() -> Result<Settings, CliError>,
+    pub settings: &'a dyn Fn() -> Result<Settings, AgentError>,
     /// Seed that spreads the fleet over time.
     pub seed: u64,
 }
@@ -133,11 +133,11 @@ struct RunningJob {
 /// # Errors
 /// Fails when the settings are invalid, another daemon uses the socket, or the system refuses threads or
 /// signals.
-pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
+pub fn run(setup: DaemonSetup<'_>) -> Result<(), AgentError> {
     let settings = (setup.settings)()?;
     let (events, heard) = channel();
     let failed = |what: &str, error: &dyn std::error::Error| {
-        CliError::failed(format!("{what}: {}", error_chain(error)))
+        AgentError::failed(format!("{what}: {}", error_chain(error)))
     };
     let _signals =
         DaemonSignals::watch(events.clone()).map_err(|error| failed("cannot listen for signals", &error))?;

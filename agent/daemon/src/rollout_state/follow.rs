@@ -13,7 +13,7 @@ use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, RolloutOrder, SOAK
 
 use super::{RolloutHold, RolloutState, stay};
 use crate::decide::RolloutConstraint;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::health;
 use crate::memory::{AgentMemory, HoldReason};
 use crate::operator_orders::OperatorOrders;
@@ -66,7 +66,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// Why a run that was due could not be.
-    pub fn follow_rollout(&self, work: &mut TurnWork<'_, '_>) -> Result<Option<TurnOutcome>, CliError> {
+    pub fn follow_rollout(&self, work: &mut TurnWork<'_, '_>) -> Result<Option<TurnOutcome>, AgentError> {
         let paths = self.settings.paths();
         // No rollout has ever included this node.
         if !paths.rollout_states().exists() {
@@ -97,7 +97,7 @@ impl Turn<'_> {
         Ok(ended)
     }
 
-    fn advance_rollout(&self, work: &mut TurnWork<'_, '_>) -> Result<Option<TurnOutcome>, CliError> {
+    fn advance_rollout(&self, work: &mut TurnWork<'_, '_>) -> Result<Option<TurnOutcome>, AgentError> {
         let paths = self.settings.paths();
         let current = current_revision(work.cache);
         let settled =
@@ -172,7 +172,7 @@ impl Turn<'_> {
         rollout_state: &RolloutState,
         orders: &OperatorOrders,
         work: &mut TurnWork<'_, '_>,
-    ) -> Result<ActionResult, CliError> {
+    ) -> Result<ActionResult, AgentError> {
         match action {
             NodeAction::Fetch(order) => Ok(self.fetch_order(&order, orders, work)),
             NodeAction::Apply(_) => match rollout_state.current_order() {
@@ -218,8 +218,8 @@ impl Turn<'_> {
         order: &RolloutOrder,
         orders: &OperatorOrders,
         work: &mut TurnWork<'_, '_>,
-    ) -> Result<ActionResult, CliError> {
-        let current = work.cache.current().map_err(|error| CliError::from_cache(&error))?;
+    ) -> Result<ActionResult, AgentError> {
+        let current = work.cache.current().map_err(|error| AgentError::from_cache(&error))?;
         let there = current.filter(|current| sync::plain_revision(&current.record().revision) == order.to);
         let generation = match there {
             Some(generation) => generation,
@@ -232,7 +232,7 @@ impl Turn<'_> {
         };
         self.begin_trial(&generation, work.runner);
         let source =
-            StatesSource::from_generation(generation).map_err(|error| CliError::from_cache(&error))?;
+            StatesSource::from_generation(generation).map_err(|error| AgentError::from_cache(&error))?;
         let failures = work.memory.failures;
         let tried = self.attempt(&source, work.memory, work.runner)?;
         turn::save_memory(work.memory, &self.settings.paths(), work.runner);
@@ -283,7 +283,7 @@ impl Turn<'_> {
         back: &str,
         rollout_state: &RolloutState,
         work: &mut TurnWork<'_, '_>,
-    ) -> Result<ActionResult, CliError> {
+    ) -> Result<ActionResult, AgentError> {
         let NodePhase::RollingBack { order, why, rejects, .. } = &rollout_state.node.phase else {
             return Ok(ActionResult::default());
         };
@@ -292,7 +292,7 @@ impl Turn<'_> {
         if let Some(bad) = &is_bad {
             self.quarantine(bad, why, work.memory, work.runner);
         }
-        let current = work.cache.current().map_err(|error| CliError::from_cache(&error))?;
+        let current = work.cache.current().map_err(|error| AgentError::from_cache(&error))?;
         let on = current
             .as_ref()
             .map(|current| sync::plain_revision(&current.record().revision))

@@ -21,7 +21,7 @@ use super::{load_record, record_text};
 use crate::output::{OutputFormat, Ui, one_line};
 use zagent_config::error_chain;
 use zagent_daemon::drive_loop::{DriveEvent, DriveLoop, DrivePolicy, DriveReporter};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::CancelToken;
 use zagent_run::SignalWatcher;
 
@@ -69,7 +69,7 @@ impl RolloutDriveArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let (mut records, mut reports) =
             (board_args::open_records(&settings)?, board_args::open_reports(&settings)?);
@@ -81,7 +81,7 @@ impl RolloutDriveArgs {
                 drive.ensure_may_drive(id, self.adopt)?;
                 vec![id.clone()]
             }
-            None => drive.driver.adoptable_rollouts(Timestamp::now()).map_err(board_args::to_cli_error)?,
+            None => drive.driver.adoptable_rollouts(Timestamp::now()).map_err(board_args::to_agent_error)?,
         };
         if ids.is_empty() {
             self.place.print("nothing to drive: every rollout is over or has a driver\n", &object!([]), ui);
@@ -99,14 +99,14 @@ impl RolloutStepArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let (mut records, mut reports) =
             (board_args::open_records(&settings)?, board_args::open_reports(&settings)?);
         let (records, reports) = (records.as_mut(), reports.as_mut());
         let mut driver = RolloutDriver { id: self.name.clone(), records, reports };
         let now = Timestamp::now();
-        match driver.drive_once(&self.id, now).map_err(to_cli_error)? {
+        match driver.drive_once(&self.id, now).map_err(to_agent_error)? {
             DriveOutcome::Finished(record) => {
                 let data = object!({"over": true, "notes": [], "wait_seconds": null, "record": record});
                 self.place.print(&format!("{}\n", end_summary(&record)), &data, ui);
@@ -150,7 +150,7 @@ struct DrivePrinter<'p, 'u> {
     done: Vec<RolloutRecord>,
     worst: ExitStatus,
     /// Errors of the rollouts that cannot be driven.
-    errors: Vec<CliError>,
+    errors: Vec<AgentError>,
     /// True when there is only one rollout: its error is that of the command.
     is_alone: bool,
 }
@@ -173,7 +173,7 @@ impl DriveReporter for DrivePrinter<'_, '_> {
                 self.finish(id);
             }
             DriveEvent::Failed(error) => {
-                let error = to_cli_error(error);
+                let error = to_agent_error(error);
                 // An error in one rollout must not leave the others without a driver.
                 if !self.is_alone {
                     let words = format!("stopped driving {id}: {}", error.summary());
@@ -218,7 +218,7 @@ impl DrivePrinter<'_, '_> {
 
 impl ForegroundDrive<'_> {
     /// Checks that this driver may drive the rollout, and takes over on request.
-    fn ensure_may_drive(&mut self, id: &RolloutId, adopt: bool) -> Result<(), CliError> {
+    fn ensure_may_drive(&mut self, id: &RolloutId, adopt: bool) -> Result<(), AgentError> {
         loop {
             let found = load_record(self.driver.records, id)?;
             let now = Timestamp::now();
@@ -232,7 +232,7 @@ impl ForegroundDrive<'_> {
             if !adopt {
                 let message = format!("`{id}` is driven by {}", other.id);
                 let hint = format!("follow it with `zagent rollout watch {id}`, or take over with `--adopt`");
-                return Err(CliError::locked(message, hint));
+                return Err(AgentError::locked(message, hint));
             }
             let note = format!("{} takes over from {}", self.driver.id, other.id);
             let mut next = found.value.clone();
@@ -241,7 +241,7 @@ impl ForegroundDrive<'_> {
             match self.driver.records.put(&next, Some(&found.token), &note, true) {
                 Ok(_) => return Ok(()),
                 Err(BoardError::Conflict { .. } | BoardError::Unknown { .. }) => {}
-                Err(error) => return Err(board_args::to_cli_error(error)),
+                Err(error) => return Err(board_args::to_agent_error(error)),
             }
         }
     }
@@ -251,7 +251,7 @@ impl ForegroundDrive<'_> {
         &mut self,
         ids: Vec<RolloutId>,
         ui: &mut Ui<'_>,
-    ) -> Result<(Vec<RolloutRecord>, ExitStatus), CliError> {
+    ) -> Result<(Vec<RolloutRecord>, ExitStatus), AgentError> {
         let cancel = Arc::new(CancelToken::new());
         let _signals = SignalWatcher::watch(&cancel);
         let is_alone = ids.len() <= 1;
@@ -320,17 +320,17 @@ fn worse_exit(one: ExitStatus, other: ExitStatus) -> ExitStatus {
 }
 
 /// Turns a drive error into an error with a hint.
-fn to_cli_error(error: DriveError) -> CliError {
+fn to_agent_error(error: DriveError) -> AgentError {
     let message = error_chain(&error);
     match error {
         DriveError::Gone { .. } => {
-            CliError::usage_hint(message, "list the rollouts with `zagent rollout list --all`")
+            AgentError::usage_hint(message, "list the rollouts with `zagent rollout list --all`")
         }
         DriveError::NotDrivable { id, .. } => {
-            CliError::usage_hint(message, format!("follow it with `zagent rollout watch {id}`"))
+            AgentError::usage_hint(message, format!("follow it with `zagent rollout watch {id}`"))
         }
-        DriveError::ReadFailed { source, .. } => match board_args::to_cli_error(source) {
-            CliError::Refusal { exit, hint, .. } => CliError::Refusal { exit, message, hint },
+        DriveError::ReadFailed { source, .. } => match board_args::to_agent_error(source) {
+            AgentError::Refusal { exit, hint, .. } => AgentError::Refusal { exit, message, hint },
             other => other,
         },
         DriveError::WriteFailed { id, end, .. } => {
@@ -340,7 +340,7 @@ fn to_cli_error(error: DriveError) -> CliError {
                 ExitStatus::Unreachable
             };
             let hint = Some(format!("check it with `zagent rollout status {id}`"));
-            CliError::Refusal { exit, message, hint }
+            AgentError::Refusal { exit, message, hint }
         }
     }
 }
