@@ -184,7 +184,13 @@ impl CompileRequest {
         settings::add_dir_opts(&settings, self.config.as_deref(), &mut options.opts);
         let (node, compat) = (options.id.clone(), options.compat);
         let want = self.compile_target(&*states)?;
-        let inputs = CompileInputs { states: Arc::clone(&states), pillar, host, options: Arc::new(options) };
+        let inputs = CompileInputs {
+            states: Arc::clone(&states),
+            pillar,
+            host,
+            schema: zagent_states::schema(),
+            options: Arc::new(options),
+        };
         let (traced, trace) = CompileTrace::trace_inputs(&inputs);
         let compiler = Compiler::new(traced);
         Ok(CompileJob { compiler, inputs, trace, want, node, states, compat, settings, revision })

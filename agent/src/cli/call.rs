@@ -5,9 +5,10 @@
 //! state.
 
 use clap::Parser;
-use zagent_compiler::{CallError, FunctionCall, schema};
+use zagent_compiler::{CallError, FunctionCall};
 use zagent_config::Value;
 use zagent_config::suggest::nearest;
+use zagent_states::schema;
 
 use super::GlobalArgs;
 use super::salt_args::{SaltArgs, parse_value};
@@ -108,12 +109,12 @@ impl FunctionCallArgs {
 }
 
 fn is_state(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(module, function)| schema::function(module, function).is_some())
+    name.split_once('.').is_some_and(|(module, function)| schema().function(module, function).is_some())
 }
 
 /// Rejects a state that Salt has and zagent does not implement.
 fn reject_unbuilt(name: &str) -> Result<(), AgentError> {
-    let function = name.split_once('.').and_then(|(module, function)| schema::function(module, function));
+    let function = name.split_once('.').and_then(|(module, function)| schema().function(module, function));
     if function.is_none_or(|function| function.is_implemented()) {
         return Ok(());
     }
@@ -153,7 +154,7 @@ fn result_text(answer: &Value, ui: &Ui<'_>) -> String {
 
 fn unknown_function(name: &str, job: &CompileJob) -> AgentError {
     let states =
-        schema::modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
+        schema().modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
     let calls = job.compiler.functions().names().into_iter().map(str::to_owned);
     let all: Vec<String> = states.chain(calls).chain(super::STATE_COMMANDS.map(str::to_owned)).collect();
     if let Some(stage) = name.strip_prefix("state.show_") {

@@ -131,6 +131,7 @@ impl CheckArgs {
             states: Arc::clone(&states),
             pillar: Arc::clone(&pillar),
             host: host.clone().unwrap_or_else(|| recorded_host(node)),
+            schema: zagent_states::schema(),
             options: Arc::new(options_for(node, &options, &*states, &*pillar)),
         };
         let compiled = check::compile_hosts(&inventory.nodes, &inputs);

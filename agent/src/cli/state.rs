@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use zagent_compiler::{Chunk, Compat, TreeLimits, schema, yaml};
+use zagent_compiler::{Chunk, Compat, TreeLimits, yaml};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
@@ -218,7 +218,7 @@ pub(super) fn run_single(
     };
     let job = tree.job_without_states()?;
     if job.compat == Compat::Strict {
-        match schema::function(state, fun) {
+        match zagent_states::schema().function(state, fun) {
             Some(function) => words.reject_unknown_keys(function, &format!("{state}.{fun}"))?,
             None => words.reject_mistyped_test(&format!("{state}.{fun}"))?,
         }

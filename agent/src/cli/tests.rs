@@ -379,7 +379,7 @@ fn usage_errors_have_hints() {
         (vec!["show", "top", "--states", &states, "--grains", "/nonexistent"], "cannot read `/nonexistent`"),
         (
             vec!["show", "lowstate", "--states", &states, "--sls", "a", "--saltenv", "dev"],
-            "environment `dev` not found",
+            "unknown environment `dev`",
         ),
         (vec!["show", "sls", "--states", &states], "no SLS name given"),
         (vec!["config", "show", "runn", "--config", &config], "unknown configuration key `runn`"),

@@ -89,7 +89,7 @@ fn probe_command(text: &str, timeout: Duration, cancel: &Arc<CancelToken>) -> Re
         ..CommandOptions::default()
     };
     let outcome = options.run_line(text).map_err(|e| zagent_config::error_chain(&e))?;
-    if outcome.success() { Ok("ended with 0".into()) } else { Err(exit_summary(&outcome, timeout)) }
+    if outcome.success() { Ok("exited with 0".into()) } else { Err(exit_summary(&outcome, timeout)) }
 }
 
 /// `exited with 3: no space left`.

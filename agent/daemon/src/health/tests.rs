@@ -143,7 +143,7 @@ fn only_checks_that_passed_before_count() {
 #[test]
 fn a_missing_unit_does_not_pass() {
     let got = run(&[health("unit", HealthProbe::Unit("no-such-unit-anywhere.service".into()), 1)]);
-    let known = ["is inactive", "systemctl ended with", "cannot start `systemctl`"];
+    let known = ["is inactive", "systemctl exited with", "cannot start `systemctl`"];
     assert!(!got[0].0 && known.iter().any(|said| got[0].1.starts_with(said)), "{got:?}");
 }
 

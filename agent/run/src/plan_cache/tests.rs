@@ -43,6 +43,7 @@ impl Place {
             states: Arc::new(DirFiles::base(self.dir.path().join("states"))),
             pillar: Arc::new(DirFiles::base(self.dir.path().join("pillar"))),
             host,
+            schema: zagent_states::schema(),
             options: Arc::new(CompileOptions { id: "web1".into(), ..CompileOptions::default() }),
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanatio
     if what.contains('.') {
         return find_function(what).map(|found| Ok(explain_function(what, found, paint)));
     }
-    if let Some(found) = schema::module(what) {
+    if let Some(found) = zagent_states::schema().module(what) {
         return Some(Ok(explain_module(found, paint)));
     }
     let keyword = schema::keyword(what)?;
@@ -58,13 +58,14 @@ pub(super) fn unknown_name(what: &str) -> AgentError {
     let keywords = || schema::sorted_keywords().iter().map(|p| p.name);
     let name = what.split(':').next().unwrap_or(what);
     let near = match name.split_once('.') {
-        Some((module, name)) => match schema::module(module) {
+        Some((module, name)) => match zagent_states::schema().module(module) {
             Some(found) => found.nearest_function(name).map(|n| format!("{module}.{n}")),
-            None => schema::nearest_module(module).map(|m| format!("{m}.{name}")),
+            None => zagent_states::schema().nearest_module(module).map(|m| format!("{m}.{name}")),
         },
-        None => {
-            schema::nearest_module(name).or_else(|| suggest::nearest(name, keywords())).map(str::to_owned)
-        }
+        None => zagent_states::schema()
+            .nearest_module(name)
+            .or_else(|| suggest::nearest(name, keywords()))
+            .map(str::to_owned),
     };
     let hint = near.map_or_else(
         || {
@@ -78,16 +79,19 @@ pub(super) fn unknown_name(what: &str) -> AgentError {
 
 fn find_function(what: &str) -> Option<StateFunction> {
     let (module, name) = what.split_once('.')?;
-    schema::function(module, name)
+    zagent_states::schema().function(module, name)
 }
 
 /// Lists the functions of a module with their descriptions, where available.
-fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
+fn explain_module(found: &schema::ModuleSchema, paint: Paint) -> Explanation {
     let explanation: Vec<(&str, Option<FunctionDoc>)> =
         found.functions().map(|f| (f.name, f.describe())).collect();
     let count = format!("{} state functions", explanation.len());
-    let mut text =
-        format!("{}: {}\n", paint.bold(found.name), schema::module_purpose(found.name).unwrap_or(&count));
+    let mut text = format!(
+        "{}: {}\n",
+        paint.bold(found.name),
+        zagent_states::schema().module_purpose(found.name).unwrap_or(&count)
+    );
     let width =
         explanation.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + found.name.len() + 1;
     for (name, description) in &explanation {
@@ -102,7 +106,7 @@ fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
         .filter_map(|(name, d)| Some(((*name).to_owned(), d.as_ref()?.summary.into())))
         .collect();
     let data = object!({
-        "module": found.name, "purpose": schema::module_purpose(found.name), "functions": functions, "summaries": summaries,
+        "module": found.name, "purpose": zagent_states::schema().module_purpose(found.name), "functions": functions, "summaries": summaries,
     });
     Explanation { text, data }
 }

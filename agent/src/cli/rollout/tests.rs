@@ -330,7 +330,7 @@ fn an_error_in_one_rollout_leaves_the_others_driven() {
     let alone = drive.run_until_done(vec![gone], &mut ui).unwrap_err();
     assert_eq!(alone.exit(), ExitStatus::Usage);
     let said = String::from_utf8(err).unwrap();
-    assert!(said.contains("stopped driving gone: there is no rollout gone"), "{said}");
+    assert!(said.contains("stopped driving gone: the rollout gone does not exist"), "{said}");
 }
 
 #[test]

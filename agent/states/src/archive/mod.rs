@@ -22,11 +22,21 @@ use crate::file::sources::{ContentLocation, DigestNames, FileSources, LocatedSou
 use crate::file::{args, parents};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::fs::{FileKind, FileMeta, Stat};
 
+/// The module `archive`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "archive",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "extracted").then(|| state_from_args(args))
 }
 

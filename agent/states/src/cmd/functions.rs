@@ -14,7 +14,8 @@ use zagent_host::exec::{ExecCommand, ExitReason};
 use zagent_host::exec::{command_options, shell_words};
 use zagent_host::machine::error_message;
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `cmd`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("cmd.run", RUN_SIGNATURE, |m, a| Ok(run(m, a, OutputStreams::Merged, false)?.stdout.into())),
     query_fn("cmd.shell", RUN_SIGNATURE, |m, a| Ok(run(m, a, OutputStreams::Merged, true)?.stdout.into())),
     query_fn("cmd.run_stdout", RUN_SIGNATURE, |m, a| {
@@ -158,7 +159,7 @@ fn build_argv(args: &FunctionArgs<Value>, shell: bool) -> Result<Vec<String>, Fu
 
 /// Wraps a command so that it runs as another user; as oneself it stays as it is.
 fn wrap_as_user(machine: &Machine, user: &str, argv: Vec<String>) -> Result<Vec<String>, FunctionError> {
-    let known = crate::functions::user_database::find_user(machine, user)?;
+    let known = zagent_host::accounts::find_user(machine, user)?;
     let known = known.ok_or_else(|| FunctionError::failed(format!("there is no user `{user}`")))?;
     if known.uid == i64::from(rustix::process::geteuid().as_raw()) {
         return Ok(argv);

@@ -12,7 +12,7 @@ use zagent_config::{Map, Value};
 
 use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, FileTemplate, State, StateCtx,
-    StateError,
+    StateError, StateModule,
 };
 use zagent_config::error_chain;
 use zagent_host::exec::command_options::{
@@ -20,8 +20,17 @@ use zagent_host::exec::command_options::{
 };
 use zagent_host::exec::{ExitOutcome, ExitReason};
 
+/// The module `cmd`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "cmd",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let (act, waits) = match fun {
         "run" => (CmdFunction::Run, false),
         "wait" | "watch" => (CmdFunction::Run, true),

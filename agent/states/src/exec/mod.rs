@@ -12,15 +12,26 @@ use zagent_config::settings::parse_duration;
 use zagent_config::{Map, Value};
 
 use self::decide::{ExecDecision, ExecFacts, decide};
-use super::{ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError};
+use super::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError, StateModule,
+};
 use zagent_config::error_chain;
 use zagent_host::exec;
 use zagent_host::exec::command_options::{CommandOptions, OptionKeys, salt_retcode, value_text};
 use zagent_host::exec::shell_words;
 use zagent_host::exec::{ExitOutcome, ExitReason};
 
+/// The module `exec`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "exec",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "run").then(|| ExecRun::read(args).map(|exec| Box::new(exec) as Box<dyn State>))
 }
 

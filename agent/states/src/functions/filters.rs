@@ -14,7 +14,8 @@ use zagent_host::Machine;
 use zagent_host::facts::{LiveSystem, System};
 use zagent_host::machine::path_error;
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `zagent`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("zagent.random", "below count", random),
     query_fn("zagent.now", "", |_, _| {
         Ok(Value::Float(LiveSystem.now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())))
@@ -125,8 +126,8 @@ fn dns_check(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionE
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::SampleMachine;
     use super::*;
+    use crate::testing::SampleMachine;
 
     #[test]
     fn texts_and_binaries() {

@@ -1,6 +1,6 @@
 //! Answers in the shapes of Salt 3008.3, on machines made for the purpose.
 
-use super::testing::{SampleMachine, parse_call, render_answer};
+use crate::testing::{SampleMachine, parse_call, render_answer};
 use zagent_host::Machine;
 
 fn check(sample: &SampleMachine, cases: &[(&str, &str, &str)]) {

@@ -2,6 +2,7 @@
 //!
 //! Law: other lines of `/etc/fstab` stay as they are, and what is mounted stays so unless its device or options differ.
 
+pub(crate) mod functions;
 pub mod mounts;
 
 pub mod fstab;
@@ -16,23 +17,34 @@ use self::fstab::MountFstab;
 use self::mounted::MountMounted;
 use crate::mount::mounts::{FstabChange, FstabEntry, MountedFs};
 use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule, Undoable,
 };
 use zagent_host::text_file;
 
+/// The module `mount`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "mount",
+    build,
+    functions: functions::TABLE,
+    undo: &[&MountUndo, &SwapUndo],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     fn boxed(state: impl State + 'static) -> Box<dyn State> {
         Box::new(state)
     }
-    Some(match fun {
+    let state = match fun {
         "mounted" => MountMounted::read(args).map(boxed),
         "unmounted" => MountUnmounted::read(args).map(boxed),
         "swap" => MountSwap::read(args).map(boxed),
         "fstab_present" => MountFstab::read(true, args).map(boxed),
         "fstab_absent" => MountFstab::read(false, args).map(boxed),
         _ => return None,
-    })
+    };
+    Some(args.reject_options(&["device"]).and(state))
 }
 
 /// What a dry run cannot see behind a mount: the files below it are others then.
@@ -308,3 +320,6 @@ impl Undoable for SwapUndo {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

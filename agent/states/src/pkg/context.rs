@@ -317,8 +317,7 @@ impl<'s> PkgContext<'s> {
                 _ => usize::from(options.reinstall),
             };
             let mut target = target.clone();
-            if group == 1 && self.manager.provider.name() == "zypper" {
-                // It takes `--force` for a wish of the newest.
+            if group == 1 && self.manager.provider.reinstall_needs_version() {
                 target.version.get_or_insert(have);
             }
             groups[group].push(target);

@@ -20,6 +20,7 @@ use crate::file::parents;
 use crate::x509::openssl::OpenSsl;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::fs::FileMeta;
 
@@ -27,8 +28,17 @@ use zagent_host::fs::FileMeta;
 const DEFAULT_DAYS_VALID: i64 = 365;
 const DEFAULT_DAYS_REMAINING: i64 = 90;
 
+/// The module `x509`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "x509",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let kind = match fun {
         "private_key_managed" => X509Kind::PrivateKey,
         "csr_managed" => X509Kind::Csr,

@@ -9,14 +9,10 @@ use zagent_config::FunctionError;
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
-use crate::functions::{flag_arg, optional_text_arg, text_arg, user_database};
-use zagent_config::error_chain;
+use crate::functions::{flag_arg, fs_error, optional_text_arg, text_arg};
 use zagent_host::Machine;
-use zagent_host::fs::{Disk, FileKind, FileMeta, FileSystem, FsError};
-
-fn fs_error(error: FsError) -> FunctionError {
-    FunctionError::failed(error_chain(&error))
-}
+use zagent_host::accounts;
+use zagent_host::fs::{Disk, FileKind, FileMeta, FileSystem};
 
 fn path_arg(machine: &Machine, args: &FunctionArgs<Value>, name: &str) -> Result<PathBuf, FunctionError> {
     let given = text_arg(args, name)?;
@@ -47,7 +43,7 @@ fn meta_args(machine: &Machine, args: &FunctionArgs<Value>) -> Result<FileMeta, 
     let (mut uid, mut gid) = (None, None);
     if let Some(user) = args.get("user").filter(|v| v.is_truthy() || v.as_int() == Some(0)) {
         let name = python_str(user);
-        let known = user_database::find_user(machine, &name)?.and_then(|u| u32::try_from(u.uid).ok());
+        let known = accounts::find_user(machine, &name)?.and_then(|u| u32::try_from(u.uid).ok());
         uid = Some(known.or_else(|| id(user)).ok_or_else(|| missing("User", &name))?);
     }
     if let Some(group) = args.get("group").filter(|v| v.is_truthy() || v.as_int() == Some(0)) {
@@ -59,7 +55,7 @@ fn meta_args(machine: &Machine, args: &FunctionArgs<Value>) -> Result<FileMeta, 
 }
 
 /// `file.write` and `file.append`: each argument is a line.
-pub fn write_lines(
+pub(super) fn write_lines(
     machine: &Machine,
     args: &FunctionArgs<Value>,
     keeps: bool,
@@ -91,7 +87,7 @@ pub fn write_lines(
     Ok(format!("{verb} {} lines {to} \"{}\"", new.len(), text_arg(args, "path")?).into())
 }
 
-pub fn touch(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn touch(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (disk, path) = (Disk::default(), path_arg(machine, args, "name")?);
     if disk.stat(&path).map_err(fs_error)?.is_none() {
         disk.write(&path, b"", FileMeta::default()).map_err(fs_error)?;
@@ -108,7 +104,7 @@ pub fn touch(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fun
     Ok(true.into())
 }
 
-pub fn make_directory(
+pub(super) fn make_directory(
     machine: &Machine,
     args: &FunctionArgs<Value>,
     name: &str,
@@ -119,7 +115,7 @@ pub fn make_directory(
 }
 
 /// Salt's `makedirs` makes the directories that a path stands in.
-pub fn makedirs(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn makedirs(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (path, meta) = (path_arg(machine, args, "path")?, meta_args(machine, args)?);
     // A path that ends with a slash names a directory.
     let dir = if text_arg(args, "path")?.ends_with('/') { Some(path.as_path()) } else { path.parent() };
@@ -143,7 +139,11 @@ fn create_directory(disk: &Disk, path: &std::path::Path, meta: FileMeta) -> Resu
     Ok(())
 }
 
-pub fn remove(machine: &Machine, args: &FunctionArgs<Value>, name: &str) -> Result<Value, FunctionError> {
+pub(super) fn remove(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+    name: &str,
+) -> Result<Value, FunctionError> {
     let (disk, path) = (Disk::default(), path_arg(machine, args, name)?);
     if path.parent().is_none() {
         return Err(FunctionError::failed("the root directory is not removed"));
@@ -155,13 +155,13 @@ pub fn remove(machine: &Machine, args: &FunctionArgs<Value>, name: &str) -> Resu
     Ok(true.into())
 }
 
-pub fn rename(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn rename(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (from, to) = (path_arg(machine, args, "src")?, path_arg(machine, args, "dst")?);
     Disk::default().rename(&from, &to).map_err(fs_error)?;
     Ok(true.into())
 }
 
-pub fn copy(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn copy(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (disk, from, mut to) =
         (Disk::default(), path_arg(machine, args, "src")?, path_arg(machine, args, "dst")?);
     let stat = disk.stat(&from).map_err(fs_error)?;
@@ -208,7 +208,7 @@ fn copy_tree(disk: &Disk, from: &std::path::Path, to: &std::path::Path) -> Resul
     Ok(())
 }
 
-pub fn symlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn symlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (disk, path) = (Disk::default(), path_arg(machine, args, "path")?);
     let target = PathBuf::from(text_arg(args, "src")?);
     let stat = disk.lstat(&path).map_err(fs_error)?;
@@ -222,20 +222,20 @@ pub fn symlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
     Ok(true.into())
 }
 
-pub fn set_mode(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn set_mode(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let path = path_arg(machine, args, "path")?;
     let meta = FileMeta { mode: mode_arg(args)?, ..FileMeta::default() };
     Disk::default().set_meta(&path, meta, true).map_err(fs_error)?;
     Ok(python_str(args.get("mode").unwrap_or(&Value::Null)).into())
 }
 
-pub fn chown(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn chown(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let meta = meta_args(machine, args)?;
     Disk::default().set_meta(&path_arg(machine, args, "path")?, meta, true).map_err(fs_error)?;
     Ok(Value::Null)
 }
 
-pub fn truncate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn truncate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (disk, path) = (Disk::default(), path_arg(machine, args, "path")?);
     let length = args.get("length").and_then(Value::as_int).and_then(|n| usize::try_from(n).ok());
     let length = length.ok_or_else(|| FunctionError::bad_arguments("`length` must be a number of bytes"))?;
@@ -246,7 +246,7 @@ pub fn truncate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, 
 }
 
 /// `file.replace`: by the state of that name, without its undo.
-pub fn replace(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn replace(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (disk, path) = (Disk::default(), path_arg(machine, args, "path")?);
     let pattern = format!("(?m){}", text_arg(args, "pattern")?);
     let pattern = fancy_regex::Regex::new(&pattern)
@@ -300,7 +300,7 @@ fn expand_groups<'t>(repl: &str, group: impl Fn(usize) -> &'t str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::functions::testing::{SampleMachine, parse_call, render_answer};
+    use crate::testing::{SampleMachine, parse_call, render_answer};
 
     #[test]
     fn files_are_made_changed_and_removed() {
