@@ -65,6 +65,8 @@ pub(crate) struct DrivenRollout {
     pub(crate) backoff: Duration,
     /// True when its record was read at least once.
     has_record: bool,
+    /// Position among rollouts that are due at the same time.
+    order: usize,
 }
 
 /// Driven rollouts, and their due times.
@@ -95,12 +97,13 @@ impl DriveLoop {
 
     /// The rollouts that are due. Each is left alone for a while, whatever happens to its step.
     pub fn take_due(&mut self, now: Instant) -> Vec<RolloutId> {
-        let due: Vec<RolloutId> =
-            self.driven.iter().filter(|(_, driven)| driven.at <= now).map(|(id, _)| id.clone()).collect();
-        for id in &due {
+        let due = self.driven.iter().filter(|(_, driven)| driven.at <= now);
+        let mut due: Vec<(usize, RolloutId)> = due.map(|(id, driven)| (driven.order, id.clone())).collect();
+        due.sort_unstable();
+        for (_, id) in &due {
             self.back_off(id, now);
         }
-        due
+        due.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Steps one rollout; false when a store did not answer.
@@ -115,7 +118,9 @@ impl DriveLoop {
             Ok(DriveOutcome::Continues { record, wait, notes }) => {
                 reporter.report(id, DriveEvent::Continues { record: &record, notes: &notes }, now);
                 let at = begun + self.poll_wait(wait, &record);
-                self.driven.insert(id.clone(), DrivenRollout { at, backoff: BACKOFF.0, has_record: true });
+                let order = self.driven.get(id).map_or(0, |driven| driven.order);
+                let driven = DrivenRollout { at, backoff: BACKOFF.0, has_record: true, order };
+                self.driven.insert(id.clone(), driven);
             }
             Ok(DriveOutcome::Finished(record)) => {
                 self.driven.remove(id);
@@ -155,8 +160,8 @@ impl DriveLoop {
         reporter: &mut dyn DriveReporter,
     ) -> Vec<RolloutId> {
         let at = Instant::now();
-        for id in ids {
-            self.driven.insert(id, DrivenRollout { at, backoff: BACKOFF.0, has_record: false });
+        for (order, id) in ids.into_iter().enumerate() {
+            self.driven.insert(id, DrivenRollout { at, backoff: BACKOFF.0, has_record: false, order });
         }
         while !cancel.is_cancelled() {
             let begun = Instant::now();
@@ -166,7 +171,9 @@ impl DriveLoop {
             let Some(next) = self.next_due() else { return Vec::new() };
             reporter.wait(next.saturating_duration_since(Instant::now()).min(HEARTBEAT), cancel);
         }
-        std::mem::take(&mut self.driven).into_keys().collect()
+        let mut left: Vec<_> = std::mem::take(&mut self.driven).into_iter().collect();
+        left.sort_by_key(|(_, driven)| driven.order);
+        left.into_iter().map(|(id, _)| id).collect()
     }
 
     fn poll_wait(&self, wait: Duration, record: &RolloutRecord) -> Duration {
@@ -177,11 +184,10 @@ impl DriveLoop {
 
     /// Leaves a rollout alone for a while, longer each time.
     fn back_off(&mut self, id: &RolloutId, begun: Instant) -> Duration {
-        let known = self.driven.get(id);
-        let (rest, has_record) =
-            known.map_or((BACKOFF.0, false), |driven| (driven.backoff, driven.has_record));
-        let backoff = (rest * 2).min(BACKOFF.1);
-        self.driven.insert(id.clone(), DrivenRollout { at: begun + rest, backoff, has_record });
+        let new = DrivenRollout { at: begun, backoff: BACKOFF.0, has_record: false, order: 0 };
+        let driven = self.driven.entry(id.clone()).or_insert(new);
+        let rest = driven.backoff;
+        (driven.at, driven.backoff) = (begun + rest, (rest * 2).min(BACKOFF.1));
         rest
     }
 }
