@@ -8,6 +8,7 @@ pub mod check;
 pub mod cli;
 pub mod doctor;
 pub mod draw;
+pub mod exit_code;
 pub mod init;
 pub mod log;
 pub mod output;

@@ -59,7 +59,7 @@ pub struct VerifiedTree {
 }
 
 impl VerifiedTree {
-    /// The tree in the staging directory.
+    /// The tree: in the staging directory, or at its final place.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.staged_tree.staging_dir.path().join(TREE)

@@ -16,6 +16,7 @@ mod merge;
 mod pillar;
 mod plan;
 mod plan_bytes;
+mod private_networks;
 pub mod schema;
 mod secrets;
 mod select;

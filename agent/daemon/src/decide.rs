@@ -22,7 +22,8 @@ const REFUSED_RETRY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const FETCH_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// In which role a revision is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RevisionRole {
     /// The head of the followed branch.
     Followed,

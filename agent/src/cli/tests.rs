@@ -75,7 +75,12 @@ struct Said {
 
 impl Said {
     fn all(&self) -> String {
-        format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.exit as u8, self.out, self.err)
+        format!(
+            "exit {}\n--- stdout\n{}--- stderr\n{}",
+            crate::exit_code::code(self.exit),
+            self.out,
+            self.err
+        )
     }
 
     fn json(&self) -> serde_json::Value {

@@ -8,13 +8,13 @@ use zagent_config::suggest;
 
 use super::Explanation;
 use crate::output::Paint;
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 
 /// Wrap lines at this column.
 const WIDTH: usize = 96;
 
 /// Explains a module, a function, `FUNCTION:PARAMETER` or a common keyword; `None` when the name is unknown.
-pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanation, CliError>> {
+pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanation, AgentError>> {
     if let Some((function, name)) = what.split_once(':') {
         find_function(function)?;
         return Some(explain_parameter(function, name, paint));
@@ -31,7 +31,7 @@ pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanatio
 }
 
 /// Explains a parameter of a function, or a keyword common to all states.
-pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<Explanation, CliError> {
+pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<Explanation, AgentError> {
     let found = find_function(what).ok_or_else(|| unknown_name(what))?;
     let explanation = found.describe();
     let own = explanation.as_ref().and_then(|d| d.parameter(name));
@@ -47,14 +47,14 @@ pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<
     }
     let near = found.nearest_parameter(name).map(|near| format!("did you mean `{what}:{near}`?"));
     let message = format!("`{what}` has no parameter `{name}`");
-    Err(CliError::usage_hint(
+    Err(AgentError::usage_hint(
         message,
         near.unwrap_or_else(|| format!("list the parameters with `zagent explain {what}`")),
     ))
 }
 
 /// Error for an unknown name.
-pub(super) fn unknown_name(what: &str) -> CliError {
+pub(super) fn unknown_name(what: &str) -> AgentError {
     let keywords = || schema::sorted_keywords().iter().map(|p| p.name);
     let name = what.split(':').next().unwrap_or(what);
     let near = match name.split_once('.') {
@@ -74,7 +74,7 @@ pub(super) fn unknown_name(what: &str) -> CliError {
         },
         |near| format!("did you mean `{near}`?"),
     );
-    CliError::usage_hint(format!("no code or state function `{what}`"), hint)
+    AgentError::usage_hint(format!("no code or state function `{what}`"), hint)
 }
 
 fn find_function(what: &str) -> Option<StateFunction> {

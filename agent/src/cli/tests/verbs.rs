@@ -329,7 +329,10 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     History::new(&paths, 50).record(&samples::failed(), &SecretMask::default()).unwrap();
     let list = history(&[]).out;
     assert!(list.starts_with("RUN                    WHEN"), "{list}");
-    assert!(list.contains("20261116T084512-3f9a7") && list.contains("apply  manual   8d3c1f0a9"), "{list}");
+    assert!(
+        list.contains("20261116T084512-3f9a7") && list.contains("apply  manual   8d3c1f0a9b7e"),
+        "{list}"
+    );
     assert!(list.contains("FAILED  2 changed, 1 failed, 3 skipped"), "{list}");
     let data = history(&["--out", "json"]).json();
     assert_eq!((&data[0]["failed"], &data[0]["start"]), (&1.into(), &"2026-11-16T08:45:12Z".into()));

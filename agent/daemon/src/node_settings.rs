@@ -1,4 +1,4 @@
-//! Configuration files, environment variables and a Salt configuration in, compiler options out.
+//! Configuration files, environment variables and a Salt configuration in, settings and compiler options out.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,23 @@ use zagent_config::salt_config::SaltConfig;
 use zagent_config::settings::{self, CompatMode, ConfigLocation, Settings};
 use zagent_config::{Map, Value};
 
+use crate::error::AgentError;
 use zagent_config::error_chain;
 use zagent_config::json_file;
-use zagent_daemon::error::CliError;
 
 /// Reads the settings: `--config FILE`, otherwise `ZAGENT_CONFIG`, otherwise /etc/zagent; then `ZAGENT_*`.
-pub(super) fn load(config: Option<&Path>) -> Result<Settings, CliError> {
+///
+/// # Errors
+/// The configuration errors.
+pub fn load(config: Option<&Path>) -> Result<Settings, AgentError> {
     let location =
         config_file(config).map_or_else(|| ConfigLocation::Dir(CONFIG_DIR.into()), ConfigLocation::File);
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let variables = std::env::vars_os().filter_map(text);
-    let mut settings =
-        settings::load(&location, variables, &[], host_name().as_deref()).map_err(CliError::Configuration)?;
+    let mut settings = settings::load(&location, variables, &[], host_name().as_deref())
+        .map_err(AgentError::Configuration)?;
     if let Some(root) = user_root(&settings.root) {
         settings.set_default_root(root);
     }
@@ -35,7 +38,7 @@ fn config_file(config: Option<&Path>) -> Option<PathBuf> {
 
 /// Directories of files that states write for the agent: `facts_dir`, and `fragments_dir` unless the
 /// configuration is a single file.
-pub(super) fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
+pub fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
     opts.insert("facts_dir", settings.facts_dir.display().to_string());
     if config_file(config).is_none() {
         opts.insert("fragments_dir", format!("{CONFIG_DIR}/{FRAGMENTS_DIR}"));
@@ -44,23 +47,26 @@ pub(super) fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mu
 
 /// Settings for an unattended run: when the configuration is invalid, the last good one (at `last`) is used,
 /// so that a run can fix what an earlier run broke.
-pub(super) fn load_or_last_good(
+///
+/// # Errors
+/// As [`load`], when there is no last good configuration either.
+pub fn load_or_last_good(
     config: Option<&Path>,
     last: Option<&Path>,
     warn: &mut dyn FnMut(&str),
-) -> Result<Settings, CliError> {
-    let cli_error = match load(config) {
-        Err(cli_error @ CliError::Configuration(_)) => cli_error,
+) -> Result<Settings, AgentError> {
+    let error = match load(config) {
+        Err(error @ AgentError::Configuration(_)) => error,
         other => return other,
     };
     let last = last.map_or_else(|| Paths::new(DEFAULT_ROOT).last_config(), Path::to_owned);
-    let Ok(settings) = load(Some(&last)) else { return Err(cli_error) };
-    warn(&format!("the configuration is invalid, using the last good one: {}", cli_error.summary()));
+    let Ok(settings) = load(Some(&last)) else { return Err(error) };
+    warn(&format!("the configuration is invalid, using the last good one: {}", error.summary()));
     Ok(settings)
 }
 
 /// Saves the settings as the last good configuration.
-pub(super) fn save_last_good(settings: &Settings) {
+pub fn save_last_good(settings: &Settings) {
     let path = settings.paths().last_config();
     let said = settings.explicit_values();
     if matches!(json_file::read::<Value>(&path), Ok(Some(same)) if same == said) {
@@ -88,7 +94,8 @@ fn host_name() -> Option<String> {
 }
 
 /// Compile options from the settings.
-pub(super) fn compile_options(settings: &Settings) -> CompileOptions {
+#[must_use]
+pub fn compile_options(settings: &Settings) -> CompileOptions {
     let limits = &settings.limits;
     CompileOptions {
         id: settings.id.as_str().into(),
@@ -115,11 +122,14 @@ pub(super) fn compile_options(settings: &Settings) -> CompileOptions {
 }
 
 /// Applies a Salt minion configuration on top of the options.
-pub(super) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, CliError> {
+///
+/// # Errors
+/// Fails when it cannot be read.
+pub fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, AgentError> {
     let shown = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
-    let config = SaltConfig::read(&shown, &text).map_err(CliError::Configuration)?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| AgentError::usage(format!("cannot read `{shown}`: {e}")))?;
+    let config = SaltConfig::read(&shown, &text).map_err(AgentError::Configuration)?;
     Ok(CompileOptions {
         id: config.id.unwrap_or(options.id),
         auto_order: config.state_auto_order,
@@ -138,7 +148,8 @@ pub(super) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<
 }
 
 /// What templates see in `opts`: the defaults of a masterless Salt minion, overridden by the configuration.
-pub(super) fn salt_opts(options: &CompileOptions, roots: &[(&str, &dyn FileTree)], test: bool) -> Map {
+#[must_use]
+pub fn salt_opts(options: &CompileOptions, roots: &[(&str, &dyn FileTree)], test: bool) -> Map {
     let mut opts = Map::new();
     opts.insert("id", &*options.id);
     opts.insert("test", test);

@@ -4,10 +4,9 @@
 
 use zagent_compiler::{Compat, CompileTarget};
 
-use super::compile_job::{CompileJob, PlanWithPillar};
-use super::warn;
-use crate::output::Ui;
-use zagent_daemon::error::CliError;
+use crate::compile_job::{CompileJob, PlanWithPillar};
+use crate::error::AgentError;
+use crate::run_output::Messages;
 
 /// File that assigns SLS files to nodes.
 const TOP_FILE: &str = "top.sls";
@@ -15,18 +14,18 @@ const TOP_FILE: &str = "top.sls";
 const MAX_NAMED: usize = 8;
 
 /// Says why there is nothing to run. In Salt mode, an empty plan is a failed state instead.
-pub(super) fn explain_empty_plan(
+pub(crate) fn explain_empty_plan(
     job: &CompileJob,
     planned: &PlanWithPillar,
-    ui: &mut Ui<'_>,
-) -> Result<(), CliError> {
+    messages: &mut dyn Messages,
+) -> Result<(), AgentError> {
     if !planned.plan.chunks.is_empty() || job.want != CompileTarget::Highstate || job.compat == Compat::Salt {
         return Ok(());
     }
     let envs = job.states.envs();
     if job.settings.master_tops.is_empty() && !envs.iter().any(|env| job.states.has(env, TOP_FILE)) {
         let place = if job.revision.is_empty() { "the states".into() } else { format!("`{}`", job.revision) };
-        return Err(CliError::usage_hint(
+        return Err(AgentError::usage_hint(
             format!("no `{TOP_FILE}` in {place} (environments: {})", envs.join(", ")),
             "select an SLS with --sls NAME, or add a top file: base: {'*': [NAME]}",
         ));
@@ -34,7 +33,7 @@ pub(super) fn explain_empty_plan(
     let targets = job.compiler.top_targets()?;
     let node = &job.node;
     if targets.iter().any(|t| t.matched) {
-        warn(&format!("nothing to run: the SLS files selected for `{node}` contain no states"), ui);
+        messages.warn(&format!("nothing to run: the SLS files selected for `{node}` contain no states"));
         return Ok(());
     }
     let mut names: Vec<String> = targets.iter().map(|t| format!("`{}`", t.target)).collect();
@@ -47,6 +46,6 @@ pub(super) fn explain_empty_plan(
     } else {
         format!("its targets are {}{more}", names.join(", "))
     };
-    warn(&format!("nothing to run: the top file selects nothing for `{node}`; {targets}"), ui);
+    messages.warn(&format!("nothing to run: the top file selects nothing for `{node}`; {targets}"));
     Ok(())
 }
