@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
+#[path = "it/node/mod.rs"]
 mod node;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
+#[path = "it/site/mod.rs"]
 mod site;
 
 use std::error::Error as _;

@@ -1,0 +1,8 @@
+//! The daemon as a process that follows a Git server: from a push to a converged host, and everything that
+//! can happen in between.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
+
+mod follow;
+mod hold;
+mod live;
