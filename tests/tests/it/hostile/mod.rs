@@ -1,6 +1,6 @@
 //! Hostile trees, each compiled in its own process: it ends by itself, quickly and with little memory.
 //!
-//! The limit is one second of CPU and 64 MB for an optimised build: `RELEASE_BIN=target/release/zagent` measures that
+//! The limit is one second of CPU and 64 MB for an optimised build: `RELEASE_BIN=target/dist/zagent` measures that
 //! one. Without it the compiler of this build is measured, which is many times slower, against limits that only catch
 //! unbounded growth. `HOSTILE_ONLY=alias` runs the trees with that word in their name.
 
