@@ -19,29 +19,29 @@ golden:
 
 # Write the state reference of the book from the schema.
 docs-reference:
-    INSTA_UPDATE=always cargo test -p zagent-tests --test reference
+    INSTA_UPDATE=always cargo test -p zagent-tests --test it reference::
 
 # The corpus of trees with Salt's results; `area` filters it.
 corpus area='':
-    cargo test -p zagent-tests --test corpus {{ area }}
+    cargo test -p zagent-tests --test it corpus::{{ area }}
 
 # New inputs for every fuzz target, `seconds` per target.
 fuzz seconds='60':
-    FUZZ_SECONDS={{ seconds }} cargo test -p zagent-tests --test fuzz
+    FUZZ_SECONDS={{ seconds }} cargo test -p zagent-tests --test it fuzz::
 
 # Kills, bit flips, idle turns and damaged packs, in the numbers that we claim.
 faults:
-    CRASH_POINTS=1000 FLIPS=100000 IDLE_TURNS=100 cargo test -p zagent-cache --test crash --test flip --test idle
-    PACK_CASES=1000 cargo test -p zagent-cache --test source packs
+    IDLE_TURNS=100 cargo test -p zagent-cache --test idle --test disk_full
+    CRASH_POINTS=1000 FLIPS=100000 PACK_CASES=1000 cargo test -p zagent-cache --test it -- crash:: flip:: source::packs
 
 # A hundred thousand histories of fleets on virtual time, and one fleet of ten thousand nodes; SEED=N repeats one history.
 fleets histories='100000' nodes='10000':
-    HISTORIES={{ histories }} NODES={{ nodes }} cargo test -p zagent-tests --test fleet -- --nocapture
+    HISTORIES={{ histories }} NODES={{ nodes }} cargo test -p zagent-tests --test it -- fleet:: --nocapture
 
 # Licences, sources and the allowed dependencies between crates.
 deps:
     cargo deny check bans licenses sources
-    cargo test -p zagent-tests --test direction
+    cargo test -p zagent-tests --test it direction::
 
 # Known vulnerabilities in the dependencies; needs the network.
 advisories:
@@ -49,11 +49,11 @@ advisories:
 
 # CPU time of compiling 5000 and 50 000 states.
 bench:
-    cargo test --release -p zagent-tests --test speed -- --nocapture
+    cargo test --release -p zagent-tests --test it -- speed:: --nocapture
 
-# Write the order of functions in the program, so that an idle daemon uses little memory; needs valgrind.
-layout:
-    .ci/layout
+# The program that we ship, in target/dist; about ten minutes.
+dist:
+    cargo build --profile dist --locked
 
 # Build the book.
 book:

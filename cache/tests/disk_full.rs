@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
+#[path = "it/site/mod.rs"]
 mod site;
 
 use std::error::Error as _;

@@ -1,0 +1,12 @@
+//! The tests of the built program, in one binary: `cargo test -p zagent --test it daemon::` runs one suite.
+//!
+//! `idle` has its own binary: it measures the CPU time of its process.
+
+mod crash;
+mod daemon;
+mod fleet;
+mod node;
+mod passphrase;
+mod rollout;
+mod signals;
+mod site;

@@ -1,0 +1,14 @@
+//! The tests of the cache, in one binary: `cargo test -p zagent-cache --test it source::` runs one suite.
+//!
+//! Two suites have their own binary: `disk_full` turns fail points on for its whole process, and `idle` measures the CPU
+//! time and the descriptors of its process.
+
+mod crash;
+mod flip;
+mod malicious;
+mod replay;
+mod rest;
+mod site;
+mod source;
+mod tree;
+mod trust;

@@ -1,0 +1,22 @@
+//! The tests across all crates, in one binary: `cargo test -p zagent-tests --test it corpus::` runs one suite.
+
+mod attacks;
+mod container;
+mod converge;
+mod corpus;
+mod direction;
+mod e2e;
+mod faults;
+mod fleet;
+mod formulas;
+mod fuzz;
+mod hardship;
+mod hostile;
+mod matrix;
+mod providers;
+mod reboot;
+mod reference;
+mod runner;
+mod schema;
+mod seed000;
+mod speed;
