@@ -277,7 +277,7 @@ impl Turn<'_> {
                 && state.details.get("event").and_then(Value::as_str) == Some(REBOOT_EVENT)
         };
         let Some(state) = report.states.iter().find(asks) else { return };
-        let reason = format!("the state `{}` asked for it", state.id);
+        let reason = format!("the state `{}` requested it", state.id);
         let (paths, host) = (self.settings.paths(), zagent_host::reboot::RebootHost::default());
         if let Err(error) = zagent_host::reboot::request_reboot(&paths, &host, &reason, Timestamp::now()) {
             runner.warn(&error_chain(&error));
