@@ -82,7 +82,7 @@ impl CompileJob {
     ///
     /// # Errors
     /// As [`CompileJob::plan`].
-    pub fn finish_plan(
+    pub(crate) fn finish_plan(
         &self,
         compiled: CompileOutput,
         cache: PlanCacheUse,

@@ -37,7 +37,7 @@ pub enum RevisionRole {
 
 /// What rollouts require for the states of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RolloutConstraint {
+pub(crate) enum RolloutConstraint {
     /// Stay on the current revision; a node without one starts with the revision the others come from, or
     /// with the head.
     Stay {
@@ -66,7 +66,7 @@ pub enum RolloutConstraint {
 
 /// Offer of the remotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RemoteOffer {
+pub(crate) struct RemoteOffer {
     /// The head of the followed branch.
     pub head: Option<Revision>,
     /// The head of the testing branch.
@@ -81,7 +81,7 @@ pub struct NodeView<'a> {
     /// Pin.
     pub pin: Option<&'a NodePin>,
     /// What rollouts require; none when only branches count.
-    pub constraint: Option<&'a RolloutConstraint>,
+    pub(crate) constraint: Option<&'a RolloutConstraint>,
     /// Why a revision was held back last time.
     pub held: Option<&'a HeldRevision>,
     /// Quarantined revisions, and when.
@@ -95,7 +95,7 @@ pub struct NodeView<'a> {
 impl NodeView<'_> {
     /// Whether the testing branch of an offer is based on the followed branch, if known.
     #[must_use]
-    pub fn testing_counts(&self, offer: &RemoteOffer) -> Option<bool> {
+    pub(crate) fn testing_counts(&self, offer: &RemoteOffer) -> Option<bool> {
         let same = |weighed: &&TestingAncestry| {
             Some(&weighed.testing) == offer.testing.as_ref() && Some(&weighed.head) == offer.head.as_ref()
         };
@@ -124,7 +124,7 @@ pub enum SyncDecision {
 
 /// Decides.
 #[must_use]
-pub fn decide_revision(offer: &RemoteOffer, view: &NodeView<'_>, now: Timestamp) -> SyncDecision {
+pub(crate) fn decide_revision(offer: &RemoteOffer, view: &NodeView<'_>, now: Timestamp) -> SyncDecision {
     let pinned = match view.pin.map(|pin| &pin.to) {
         Some(PinTarget::Commit(revision)) => Some((revision.clone(), RevisionRole::Pinned)),
         Some(PinTarget::Branch(_)) => offer.head.clone().map(|head| (head, RevisionRole::Pinned)),

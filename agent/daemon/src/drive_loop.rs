@@ -97,7 +97,7 @@ impl DriveLoop {
     }
 
     /// The rollouts that are due. Each is left alone for a while, whatever happens to its step.
-    pub fn take_due(&mut self, now: Instant) -> Vec<RolloutId> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<RolloutId> {
         let due = self.driven.iter().filter(|(_, driven)| driven.at <= now);
         let mut due: Vec<(usize, RolloutId)> = due.map(|(id, driven)| (driven.order, id.clone())).collect();
         due.sort_unstable();

@@ -9,7 +9,7 @@ use zagent_config::ids::short_revision;
 use zagent_compiler::BASE_ENV;
 
 /// Files of a directory of a commit, as `base`.
-pub struct GitFiles {
+pub(crate) struct GitFiles {
     tree: Arc<CommitTree>,
     /// The directory, empty for the root, otherwise with a final `/`.
     under: String,
@@ -19,7 +19,7 @@ pub struct GitFiles {
 impl GitFiles {
     /// The files below `dir` (`states`, or `.` for the root).
     #[must_use]
-    pub fn new(tree: Arc<CommitTree>, dir: &str) -> Self {
+    pub(crate) fn new(tree: Arc<CommitTree>, dir: &str) -> Self {
         let dir = dir.trim_matches('/');
         let under = if dir.is_empty() || dir == "." { String::new() } else { format!("{dir}/") };
         let list = tree.list().filter_map(|path| path.strip_prefix(&under)).map(str::to_owned).collect();

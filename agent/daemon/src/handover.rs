@@ -74,14 +74,14 @@ impl Handover {
 
     /// Same, with whether the rollout records on disk are those of this poll.
     #[must_use]
-    pub const fn with_records(mut self, records_read: bool) -> Self {
+    pub(crate) const fn with_records(mut self, records_read: bool) -> Self {
         self.records_read = records_read;
         self
     }
 
     /// True when the turn needs to read no rollout records.
     #[must_use]
-    pub fn has_records(&self, now: Timestamp) -> bool {
+    pub(crate) fn has_records(&self, now: Timestamp) -> bool {
         self.records_read && self.is_fresh(now)
     }
 

@@ -81,7 +81,12 @@ impl AgentMemory {
     }
 
     /// Records which remotes failed, and which one answered.
-    pub fn note_remotes(&mut self, failed: &[SourceError], found: Option<&RemoteHeads>, now: Timestamp) {
+    pub(crate) fn note_remotes(
+        &mut self,
+        failed: &[SourceError],
+        found: Option<&RemoteHeads>,
+        now: Timestamp,
+    ) {
         for error in failed {
             let remote = self.remote_entry(&error.remote);
             remote.failing_since.get_or_insert(now);
@@ -96,7 +101,7 @@ impl AgentMemory {
     }
 
     /// Removes remotes that are no longer followed.
-    pub fn retain_remotes(&mut self, remotes: &Remotes) {
+    pub(crate) fn retain_remotes(&mut self, remotes: &Remotes) {
         self.remotes.retain(|seen| remotes.health().any(|health| health.url == seen.url));
     }
 
@@ -109,7 +114,7 @@ impl AgentMemory {
     }
 
     /// Records the revision that the node should have. The time it was first seen is kept.
-    pub fn set_newest(
+    pub(crate) fn set_newest(
         &mut self,
         revision: Revision,
         role: RevisionRole,
@@ -128,7 +133,7 @@ impl AgentMemory {
 
     /// Records why a revision is held back. A continuing reason keeps its start time; a reason found again by
     /// a check starts now.
-    pub fn hold_revision(
+    pub(crate) fn hold_revision(
         &mut self,
         revision: Revision,
         why: HoldReason,
@@ -145,7 +150,7 @@ impl AgentMemory {
     }
 
     /// Records what an offer means for this node, when nothing has to be done about it.
-    pub fn note_offer(
+    pub(crate) fn note_offer(
         &mut self,
         wanted: &SyncDecision,
         offer: &RemoteOffer,
@@ -201,7 +206,7 @@ impl AgentMemory {
     }
 
     /// Records the result of a run. A run of selected SLS files says nothing about the whole host.
-    pub fn note_run(&mut self, report: &RunReport, news: bool, partial: bool) {
+    pub(crate) fn note_run(&mut self, report: &RunReport, news: bool, partial: bool) {
         let counts = [
             ("changed", StateStatus::Changed),
             ("failed", StateStatus::Failed),

@@ -56,7 +56,7 @@ const MAX_FACT_BYTES: usize = 512;
 const MAX_EXTRA_FACTS: usize = 32;
 
 /// Grains that targets and strata can use.
-pub fn reported_facts(settings: &Settings) -> BTreeMap<String, Json> {
+pub(crate) fn reported_facts(settings: &Settings) -> BTreeMap<String, Json> {
     let facts_dir = Some(settings.facts_dir.clone());
     let facts = Facts::new(FactSources { facts_dir, ..FactSources::new(settings.id.as_str(), parse_facts) });
     let named = settings.rollout.role.as_str();
@@ -85,7 +85,7 @@ fn truncate_list(value: Json) -> Json {
 }
 
 /// The static part: identity and platform.
-pub fn base_report(settings: &Settings) -> NodeReport {
+pub(crate) fn base_report(settings: &Settings) -> NodeReport {
     NodeReport {
         id: settings.id.clone(),
         component: Component::States,
@@ -106,7 +106,7 @@ pub fn base_report(settings: &Settings) -> NodeReport {
 }
 
 /// Inputs of the current report.
-pub struct ReportInputs<'a> {
+pub(crate) struct ReportInputs<'a> {
     /// Current revision.
     pub revision: Option<&'a str>,
     pub memory: &'a AgentMemory,
@@ -118,7 +118,7 @@ pub struct ReportInputs<'a> {
 }
 
 /// Builds the current report.
-pub fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> NodeReport {
+pub(crate) fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> NodeReport {
     let ReportInputs { revision, memory, orders, windows, since, now } = *moment;
     let zone = local_zone();
     let mut report = NodeReport {
@@ -145,7 +145,7 @@ fn last_run(memory: &AgentMemory) -> Option<ReportedRun> {
 }
 
 /// Current revision and last run, read from the agent's files by another process that reports for it.
-pub fn revision_and_run(settings: &Settings) -> (Option<String>, Option<ReportedRun>) {
+pub(crate) fn revision_and_run(settings: &Settings) -> (Option<String>, Option<ReportedRun>) {
     let paths = settings.paths();
     let current = Cache::open(&paths, &settings.source).and_then(|cache| cache.current()).ok().flatten();
     let revision = current.map(|current| sync::plain_revision(&current.record().revision).to_owned());
@@ -179,7 +179,7 @@ pub fn is_same_report(one: &NodeReport, other: &NodeReport) -> bool {
 
 /// Report interval without a change: that of the board, and with every read of the record while a rollout is
 /// active.
-pub fn publish_interval(settings: &Settings, is_under_way: bool) -> Duration {
+pub(crate) fn publish_interval(settings: &Settings, is_under_way: bool) -> Duration {
     let every = settings.board.every;
     if is_under_way { settings.rollout.poll.min(every) } else { every }
 }
@@ -194,14 +194,14 @@ pub fn open_records(settings: &Settings) -> Result<Option<BoardRecords>, BoardEr
 }
 
 /// What the record store holds.
-pub struct FoundRecords {
+pub(crate) struct FoundRecords {
     pub records: Vec<RolloutRecord>,
     /// Rollouts with unreadable records.
     pub unread: Vec<RolloutId>,
 }
 
 /// All records.
-pub fn read_records(records: &mut dyn Records) -> Result<FoundRecords, BoardError> {
+pub(crate) fn read_records(records: &mut dyn Records) -> Result<FoundRecords, BoardError> {
     let all = records.list()?.into_iter().map(|held| held.value).collect();
     Ok(FoundRecords { records: all, unread: records.unreadable() })
 }

@@ -38,7 +38,7 @@ fn config_file(config: Option<&Path>) -> Option<PathBuf> {
 
 /// Directories of files that states write for the agent: `facts_dir`, and `fragments_dir` unless the
 /// configuration is a single file.
-pub fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
+pub(crate) fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
     opts.insert("facts_dir", settings.facts_dir.display().to_string());
     if config_file(config).is_none() {
         opts.insert("fragments_dir", format!("{CONFIG_DIR}/{FRAGMENTS_DIR}"));
@@ -95,7 +95,7 @@ fn host_name() -> Option<String> {
 
 /// Compile options from the settings.
 #[must_use]
-pub fn compile_options(settings: &Settings) -> CompileOptions {
+pub(crate) fn compile_options(settings: &Settings) -> CompileOptions {
     let limits = &settings.limits;
     CompileOptions {
         id: settings.id.as_str().into(),
@@ -125,7 +125,7 @@ pub fn compile_options(settings: &Settings) -> CompileOptions {
 ///
 /// # Errors
 /// Fails when it cannot be read.
-pub fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, AgentError> {
+pub(crate) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, AgentError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|e| AgentError::usage(format!("cannot read `{shown}`: {e}")))?;

@@ -27,7 +27,7 @@ pub struct OperatorOrders {
     /// Revisions that failed their health checks.
     pub quarantine: Quarantine,
     /// State of rollouts.
-    pub rollout_state: RolloutState,
+    pub(crate) rollout_state: RolloutState,
     /// What could not be read.
     pub damaged: Option<String>,
 }
@@ -51,7 +51,7 @@ impl OperatorOrders {
 
     /// Why nothing may be changed now, with what to do.
     #[must_use]
-    pub fn change_obstacle(
+    pub(crate) fn change_obstacle(
         &self,
         windows: &[MaintenanceWindow],
         now: Timestamp,
@@ -83,7 +83,7 @@ impl OperatorOrders {
     /// Why a rollout may not start anything here now, for those who wait elsewhere: the text is stable as
     /// long as the reason is the same. An emergency does not wait for a window.
     #[must_use]
-    pub fn rollout_obstacle(
+    pub(crate) fn rollout_obstacle(
         &self,
         windows: &[MaintenanceWindow],
         now: Timestamp,
@@ -111,13 +111,13 @@ impl OperatorOrders {
 
     /// Quarantined revisions, and since when.
     #[must_use]
-    pub fn quarantined_revisions(&self) -> Vec<(Revision, Timestamp)> {
+    pub(crate) fn quarantined_revisions(&self) -> Vec<(Revision, Timestamp)> {
         self.quarantine.list().iter().map(|one| (one.revision.clone(), one.since)).collect()
     }
 
     /// Why a revision is not tried again.
     #[must_use]
-    pub fn quarantine_reason(&self, revision: &Revision) -> String {
+    pub(crate) fn quarantine_reason(&self, revision: &Revision) -> String {
         let reason = self.quarantine.find(revision).map_or("no reason recorded", |one| one.reason.as_str());
         format!(
             "it is quarantined: {reason}; push a new revision, or `zagent quarantine clear {}`",

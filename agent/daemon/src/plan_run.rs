@@ -91,7 +91,7 @@ impl PlanRun<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run_and_record(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
+    pub(crate) fn run_and_record(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
         let report = self.run(output)?;
         if report.mode != RunMode::Test {
             self.record_history(&report, output);

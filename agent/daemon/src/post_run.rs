@@ -37,9 +37,9 @@ pub struct AttemptResult {
     /// Report; none when the run did not start.
     pub report: Option<RunReport>,
     /// True when the generation has not passed its health checks yet.
-    pub on_trial: bool,
+    pub(crate) on_trial: bool,
     /// Reason against it.
-    pub rejection: Option<String>,
+    pub(crate) rejection: Option<String>,
 }
 
 /// Event by which a state requests a reboot.
@@ -47,7 +47,7 @@ const REBOOT_EVENT: &str = "zagent/reboot";
 
 impl Turn<'_> {
     /// Runs, then checks the health of the host.
-    pub fn converge_and_check(
+    pub(crate) fn converge_and_check(
         &self,
         cache: &Cache,
         source: StatesSource,
@@ -136,7 +136,7 @@ impl Turn<'_> {
         }
     }
 
-    pub fn end_trial(&self, runner: &mut TurnRunner<'_>) {
+    pub(crate) fn end_trial(&self, runner: &mut TurnRunner<'_>) {
         if let Err(error) = GenerationTrial::end(&self.settings.paths()) {
             runner.warn(&error_chain(&error));
         }
@@ -177,7 +177,7 @@ impl Turn<'_> {
     }
 
     /// Current health of the host, also saved for the status.
-    pub fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
+    pub(crate) fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
         let found = health::run_checks(self.machine, &self.settings.health, RETRY_INTERVAL, self.cancel);
         let now = Timestamp::now();
         memory.health = found.iter().map(|verdict| status::HealthStatus::from_result(verdict, now)).collect();
@@ -231,7 +231,7 @@ impl Turn<'_> {
     }
 
     /// Runs the current generation again, and says why.
-    pub fn rerun_current(
+    pub(crate) fn rerun_current(
         &self,
         back: Generation,
         (bad, why): (&str, &str),

@@ -16,7 +16,7 @@ const MAX_STATUS_CHARS: usize = 200;
 
 /// Notifies the service manager.
 #[derive(Debug, Default)]
-pub struct SdNotify {
+pub(crate) struct SdNotify {
     destination: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
 }
@@ -24,7 +24,7 @@ pub struct SdNotify {
 impl SdNotify {
     /// From the environment of this process.
     #[must_use]
-    pub fn from_env() -> Self {
+    pub(crate) fn from_env() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let watchdog = parse_watchdog(
             variable("WATCHDOG_USEC").as_deref(),
@@ -44,7 +44,7 @@ impl SdNotify {
     ///
     /// # Errors
     /// Fails when the name cannot be used.
-    pub fn with_socket(socket: Option<&OsStr>, watchdog: Option<Duration>) -> io::Result<Self> {
+    pub(crate) fn with_socket(socket: Option<&OsStr>, watchdog: Option<Duration>) -> io::Result<Self> {
         let Some(name) = socket.filter(|name| !name.is_empty()) else { return Ok(Self::default()) };
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -63,43 +63,44 @@ impl SdNotify {
     }
 
     /// True when notifications are enabled.
+    #[cfg(test)]
     #[must_use]
-    pub const fn is_enabled(&self) -> bool {
+    pub(crate) const fn is_enabled(&self) -> bool {
         self.destination.is_some()
     }
 
     /// Interval for [`Self::ping_watchdog`]; never when none.
     #[must_use]
-    pub const fn watchdog_interval(&self) -> Option<Duration> {
+    pub(crate) const fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog
     }
 
     /// The daemon is ready.
-    pub fn ready(&self, words: &str) {
+    pub(crate) fn ready(&self, words: &str) {
         self.send(&format!("READY=1\nSTATUS={}", status_line(words)));
     }
 
     /// Activity of the daemon.
-    pub fn status(&self, words: &str) {
+    pub(crate) fn status(&self, words: &str) {
         self.send(&format!("STATUS={}", status_line(words)));
     }
 
     /// The event loop is alive.
-    pub fn ping_watchdog(&self) {
+    pub(crate) fn ping_watchdog(&self) {
         if self.watchdog.is_some() {
             self.send("WATCHDOG=1");
         }
     }
 
     /// The configuration is being reloaded; [`Self::ready`] ends it.
-    pub fn reloading(&self) {
+    pub(crate) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=reloading the configuration"));
     }
 
     /// The daemon is stopping.
-    pub fn stopping(&self, words: &str) {
+    pub(crate) fn stopping(&self, words: &str) {
         self.send(&format!("STOPPING=1\nSTATUS={}", status_line(words)));
     }
 

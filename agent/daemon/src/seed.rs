@@ -19,7 +19,7 @@ pub fn machine_seed(node: &str) -> u64 {
 
 /// Seed of a machine ID and a node name.
 #[must_use]
-pub fn seed_from(machine_id: &str, node: &str) -> u64 {
+pub(crate) fn seed_from(machine_id: &str, node: &str) -> u64 {
     let hash = blake3::hash(format!("{machine_id}\n{node}").as_bytes());
     hash.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

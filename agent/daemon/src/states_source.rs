@@ -79,7 +79,7 @@ impl StatesSource {
     ///
     /// # Errors
     /// Fails when it was pruned at this moment.
-    pub fn from_generation(generation: Generation) -> Result<Self, CacheError> {
+    pub(crate) fn from_generation(generation: Generation) -> Result<Self, CacheError> {
         let pin = generation.pin()?;
         let (top, revision) = (generation.tree_dir().to_owned(), generation.record().revision.clone());
         Ok(Self { top, revision, guard: SourceGuard::Generation(Box::new(generation), pin) })
@@ -87,19 +87,19 @@ impl StatesSource {
 
     /// An unpublished revision.
     #[must_use]
-    pub fn from_verified(verified: VerifiedTree) -> Self {
+    pub(crate) fn from_verified(verified: VerifiedTree) -> Self {
         let (top, revision) = (verified.dir(), verified.record().revision.clone());
         Self { top, revision, guard: SourceGuard::Verified(Box::new(verified)) }
     }
 
     /// True for the baked states.
     #[must_use]
-    pub const fn is_baked(&self) -> bool {
+    pub(crate) const fn is_baked(&self) -> bool {
         matches!(self.guard, SourceGuard::Baked)
     }
 }
 
 /// True when the directory is not empty.
-pub fn has_files(dir: &Path) -> bool {
+pub(crate) fn has_files(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }

@@ -338,7 +338,7 @@ impl StatesSync<'_> {
 ///
 /// # Errors
 /// The reason why that is not possible.
-pub fn restage_current(
+pub(crate) fn restage_current(
     settings: &Settings,
     cache: &Cache,
     damaged: &Generation,
@@ -382,7 +382,7 @@ pub fn restage_current(
 
 /// The remotes as followed: on their branch, or on the branch that the node is pinned to.
 #[must_use]
-pub fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -> Remotes {
+pub(crate) fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -> Remotes {
     let mut source = settings.source.clone();
     if let Some(PinTarget::Branch(branch)) = pin.map(|pin| &pin.to) {
         let pinned = |remote: &mut RemoteSettings| remote.branch.clone_from(branch);
@@ -401,7 +401,7 @@ fn followed_branch<'a>(settings: &'a Settings, pin: Option<&'a NodePin>, remote:
 
 /// Directory of a remote, when it is a plain directory.
 #[must_use]
-pub fn directory_remote(url: &str) -> Option<PathBuf> {
+pub(crate) fn directory_remote(url: &str) -> Option<PathBuf> {
     let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
     (path.is_absolute() && DirSource::is_plain_dir(path)).then(|| path.to_owned())
 }
@@ -414,7 +414,7 @@ pub fn plain_revision(revision: &str) -> &str {
 
 /// The testing branch of this node.
 #[must_use]
-pub fn testing_branch(settings: &Settings) -> Option<String> {
+pub(crate) fn testing_branch(settings: &Settings) -> Option<String> {
     settings.source.testing.then(|| format!("testing/{}", settings.id))
 }
 

@@ -18,7 +18,7 @@ pub const MAX_TRIES: u32 = 4;
 
 /// The trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GenerationTrial {
+pub(crate) struct GenerationTrial {
     /// Generation name.
     pub generation: String,
     /// Number of started runs.
@@ -34,13 +34,13 @@ impl GenerationTrial {
     ///
     /// # Errors
     /// Fails when the file cannot be written.
-    pub fn begin(paths: &Paths, generation: &str) -> Result<(), JsonFileError> {
+    pub(crate) fn begin(paths: &Paths, generation: &str) -> Result<(), JsonFileError> {
         Self { generation: generation.to_owned(), ..Self::default() }.save(paths)
     }
 
     /// The trial of a generation, when it is on trial. An unreadable file counts as no trial.
     #[must_use]
-    pub fn load(paths: &Paths, generation: &str) -> Option<Self> {
+    pub(crate) fn load(paths: &Paths, generation: &str) -> Option<Self> {
         let found: Option<Self> = json_file::read(&paths.trial()).ok().flatten();
         found.filter(|trial| trial.generation == generation)
     }
@@ -48,7 +48,7 @@ impl GenerationTrial {
     /// True when a generation of that revision is on trial, current or not: it was published and may have
     /// run.
     #[must_use]
-    pub fn is_on_trial(paths: &Paths, cache: &Cache, revision: &str) -> bool {
+    pub(crate) fn is_on_trial(paths: &Paths, cache: &Cache, revision: &str) -> bool {
         let found: Option<Self> = json_file::read(&paths.trial()).ok().flatten();
         let generation = found.and_then(|trial| cache.find(&trial.generation).ok());
         generation.is_some_and(|generation| generation.record().revision == revision)
@@ -58,7 +58,7 @@ impl GenerationTrial {
     ///
     /// # Errors
     /// Fails when the file cannot be written.
-    pub fn save(&self, paths: &Paths) -> Result<(), JsonFileError> {
+    pub(crate) fn save(&self, paths: &Paths) -> Result<(), JsonFileError> {
         json_file::write(&paths.trial(), self)
     }
 
@@ -66,7 +66,7 @@ impl GenerationTrial {
     ///
     /// # Errors
     /// Fails when the file cannot be removed.
-    pub fn end(paths: &Paths) -> Result<(), JsonFileError> {
+    pub(crate) fn end(paths: &Paths) -> Result<(), JsonFileError> {
         json_file::remove(&paths.trial()).map(drop)
     }
 }

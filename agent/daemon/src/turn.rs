@@ -42,7 +42,7 @@ pub struct Turn<'a> {
     /// This host, for its health checks.
     pub machine: &'a Machine,
     /// Options of the sync; none for no sync.
-    pub sync_options: Option<SyncOptions>,
+    pub(crate) sync_options: Option<SyncOptions>,
     /// What the daemon polled and decided.
     pub handover: Option<&'a Handover>,
     /// True for a dry run.
@@ -83,7 +83,7 @@ impl Turn<'_> {
     }
 
     /// True when no daemon is running on this node.
-    pub fn has_no_daemon(&self) -> bool {
+    pub(crate) fn has_no_daemon(&self) -> bool {
         std::os::unix::net::UnixStream::connect(self.settings.paths().socket()).is_err()
     }
 
@@ -306,7 +306,11 @@ fn repair_cache(cache: &Cache, runner: &mut TurnRunner<'_>) {
     }
 }
 
-pub fn save_memory(memory: &AgentMemory, paths: &zagent_config::paths::Paths, runner: &mut TurnRunner<'_>) {
+pub(crate) fn save_memory(
+    memory: &AgentMemory,
+    paths: &zagent_config::paths::Paths,
+    runner: &mut TurnRunner<'_>,
+) {
     if let Err(error) = memory.save(&paths.memory()) {
         runner.warn(&format!("cannot save state: {}", error_chain(&error)));
     }

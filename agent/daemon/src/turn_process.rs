@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 const STACK_BYTES: usize = 128 << 10;
 
 /// What to start.
-pub struct TurnCommand<'a> {
+pub(crate) struct TurnCommand<'a> {
     /// The program.
     pub program: &'a Path,
     /// Its arguments.
@@ -30,13 +30,13 @@ pub struct TurnCommand<'a> {
 
 /// A running turn.
 #[derive(Debug)]
-pub struct TurnProcess {
+pub(crate) struct TurnProcess {
     pid: Pid,
 }
 
 impl TurnProcess {
     /// Starts it; `ended` is called once, from another thread.
-    pub fn start(
+    pub(crate) fn start(
         what: TurnCommand<'_>,
         ended: impl FnOnce(io::Result<ExitStatus>) + Send + 'static,
     ) -> io::Result<Self> {
@@ -67,17 +67,17 @@ impl TurnProcess {
     }
 
     /// Its process id.
-    pub const fn pid(&self) -> i32 {
+    pub(crate) const fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 
     /// Tells it to stop: the report is still written.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Kills it and everything that it started.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
@@ -88,6 +88,6 @@ impl TurnProcess {
 }
 
 /// Timeout of a turn: a fetch, two runs (a rollback is one too) and some time to report.
-pub fn turn_timeout(fetch: Duration, run: Duration) -> Duration {
+pub(crate) fn turn_timeout(fetch: Duration, run: Duration) -> Duration {
     fetch.saturating_add(run.saturating_mul(2)).saturating_add(Duration::from_secs(60))
 }

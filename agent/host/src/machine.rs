@@ -127,7 +127,7 @@ impl Machine {
     }
 
     /// True when a path leads to a file that may be run.
-    pub fn is_program(&self, path: impl AsRef<Path>) -> bool {
+    pub(crate) fn is_program(&self, path: impl AsRef<Path>) -> bool {
         let runs = |meta: Metadata| meta.is_file() && meta.permissions().mode() & 0o111 != 0;
         self.metadata(path).is_ok_and(runs)
     }
@@ -238,7 +238,7 @@ impl Machine {
     ///
     /// # Errors
     /// Fails when it cannot be started.
-    pub fn spawn_detached(&self, command: &ExecCommand) -> Result<u32, ExecError> {
+    pub(crate) fn spawn_detached(&self, command: &ExecCommand) -> Result<u32, ExecError> {
         exec::spawn_detached(&ExecCommand { root: self.root.clone(), ..command.clone() })
     }
 

@@ -128,7 +128,7 @@ pub fn request_reboot(
 ///
 /// # Errors
 /// Fails when the file cannot be removed.
-pub fn clear_request(paths: &Paths) -> Result<bool, JsonFileError> {
+pub(crate) fn clear_request(paths: &Paths) -> Result<bool, JsonFileError> {
     json_file::remove(&paths.reboot())
 }
 

@@ -21,7 +21,7 @@ use zagent_states::{ApplyResult, CheckResult, Effects, State, StateCtx, StateErr
 
 /// What is wanted of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConvergeMode {
+pub(crate) enum ConvergeMode {
     /// Look, change, look again.
     Apply,
     /// Look; then change the overlay, so that later states see it.
@@ -32,18 +32,18 @@ pub enum ConvergeMode {
 
 /// How a state ended, before it has its place in the report.
 #[derive(Clone, Debug)]
-pub struct ConvergeResult {
+pub(crate) struct ConvergeResult {
     pub result: Option<bool>,
     pub unknown: bool,
     /// Unknown, and it may fail as well.
-    pub failure_unknown: bool,
+    pub(crate) failure_unknown: bool,
     pub done: ApplyResult,
     /// Guards kept it from running, so it does not react either.
-    pub guarded: bool,
+    pub(crate) guarded: bool,
     /// What it would change that nobody can foresee.
-    pub unpredicted: Effects,
+    pub(crate) unpredicted: Effects,
     /// How many run numbers it used.
-    pub run_numbers: u64,
+    pub(crate) run_numbers: u64,
     pub start: Timestamp,
     pub duration: Duration,
     /// What it was about, when that is not just a text.
@@ -51,7 +51,7 @@ pub struct ConvergeResult {
 }
 
 impl ConvergeResult {
-    pub fn new(result: Option<bool>, done: ApplyResult) -> Self {
+    pub(crate) fn new(result: Option<bool>, done: ApplyResult) -> Self {
         Self {
             result,
             unknown: false,
@@ -66,38 +66,38 @@ impl ConvergeResult {
         }
     }
 
-    pub fn failed(failure: StateError) -> Self {
+    pub(crate) fn failed(failure: StateError) -> Self {
         Self::new(Some(false), failure.result)
     }
 
-    pub fn unknown(why: impl std::fmt::Display) -> Self {
+    pub(crate) fn unknown(why: impl std::fmt::Display) -> Self {
         let done = ApplyResult::new(format!("unknown: {why}"), Map::new());
         Self { unknown: true, failure_unknown: true, unpredicted: Effects::ALL, ..Self::new(None, done) }
     }
 }
 
 /// A state on its way.
-pub struct StateTask<'p> {
+pub(crate) struct StateTask<'p> {
     pub index: usize,
     pub chunk: std::borrow::Cow<'p, Chunk>,
     pub tag: String,
     pub state: Option<Box<dyn State>>,
     /// What was already seen of it.
-    pub check_result: Option<CheckResult>,
+    pub(crate) check_result: Option<CheckResult>,
     pub mode: ConvergeMode,
     /// Something it watches has changed.
-    pub should_react: ShouldReact,
+    pub(crate) should_react: ShouldReact,
     /// It is a listener: only its reaction counts.
-    pub is_listener: bool,
+    pub(crate) is_listener: bool,
     /// What it waits for would change the host in a way that a look cannot see.
-    pub prior_effects: PriorEffects,
+    pub(crate) prior_effects: PriorEffects,
     pub start: Timestamp,
-    pub started_at: Instant,
+    pub(crate) started_at: Instant,
 }
 
 /// Whether a state has something to react to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShouldReact {
+pub(crate) enum ShouldReact {
     /// Nothing that it watches changed.
     No,
     /// Nobody can tell.
@@ -108,18 +108,18 @@ pub enum ShouldReact {
 
 /// What would have happened to the host before a state looks at it in a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PriorEffects {
+pub(crate) struct PriorEffects {
     /// What nobody can foresee.
-    pub unpredicted: Effects,
+    pub(crate) unpredicted: Effects,
     /// What nobody can foresee of that which it comes after and does not wait for by a requisite.
-    pub foundation_effects: Effects,
+    pub(crate) foundation_effects: Effects,
     /// Something at all.
     pub any: bool,
 }
 
 impl StateTask<'_> {
     /// Runs it to its end.
-    pub fn run(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
+    pub(crate) fn run(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
         let _names =
             (self.mode == ConvergeMode::Simulate).then(|| AssumedScope::enter(&ctx.shared.assumed_accounts));
         let mut ended = match catch_unwind(AssertUnwindSafe(|| self.run_with_retry(ctx))) {
@@ -312,7 +312,7 @@ impl StateTask<'_> {
         }
     }
 
-    pub fn build_state(&mut self) -> Result<&mut Box<dyn State>, StateError> {
+    pub(crate) fn build_state(&mut self) -> Result<&mut Box<dyn State>, StateError> {
         if self.state.is_none() {
             check_umask(&self.chunk)?;
             self.state = Some(build(&self.chunk)?);
@@ -322,7 +322,7 @@ impl StateTask<'_> {
 }
 
 /// `umask` of a state, written as octal digits.
-pub fn chunk_umask(chunk: &Chunk) -> Option<u32> {
+pub(crate) fn chunk_umask(chunk: &Chunk) -> Option<u32> {
     let text = name_text(chunk.args.get("umask")?);
     u32::from_str_radix(text.strip_prefix("0o").unwrap_or(&text), 8).ok().filter(|mask| *mask <= 0o777)
 }
@@ -444,14 +444,14 @@ fn into_apply_result(look: CheckResult) -> ApplyResult {
     ApplyResult { changes: look.changes, comment: look.comment, diff: look.diff, ..ApplyResult::default() }
 }
 
-pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".into());
     format!("a fault inside zagent stopped this state: {text}")
 }
 
 /// True when an argument asks for more than one look: it takes its own time.
-pub fn is_slow(chunk: &Chunk) -> bool {
+pub(crate) fn is_slow(chunk: &Chunk) -> bool {
     ["retry", "check_cmd"].iter().any(|key| chunk.args.get(key).is_some_and(|v| !matches!(v, Value::Null)))
 }
 

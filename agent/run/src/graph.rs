@@ -18,7 +18,7 @@ const LAST_ORDER: f64 = 1_000_000.0;
 
 /// What a run follows.
 #[derive(Debug)]
-pub struct RunGraph {
+pub(crate) struct RunGraph {
     /// One node a chunk.
     pub nodes: Vec<QueueNode>,
     /// (first, then).
@@ -33,7 +33,7 @@ pub struct RunGraph {
 
 /// For each chunk, whom it waits for and why.
 #[derive(Debug, Default)]
-pub struct Requisites {
+pub(crate) struct Requisites {
     all: Vec<(usize, Requisite)>,
     start: Vec<usize>,
 }
@@ -59,7 +59,7 @@ impl Requisites {
 
     /// Whom a chunk waits for.
     #[must_use]
-    pub fn for_chunk(&self, chunk: usize) -> &[(usize, Requisite)] {
+    pub(crate) fn for_chunk(&self, chunk: usize) -> &[(usize, Requisite)] {
         match (self.start.get(chunk), self.start.get(chunk + 1)) {
             (Some(&from), Some(&to)) => &self.all[from..to],
             _ => &[],
@@ -70,7 +70,7 @@ impl Requisites {
 impl RunGraph {
     /// The graph of a plan; `implied` says whether paths wait for their parents.
     #[must_use]
-    pub fn new(plan: &Plan, implied: bool) -> Self {
+    pub(crate) fn new(plan: &Plan, implied: bool) -> Self {
         let nodes = plan.chunks.iter().map(queue_node).collect();
         let mut edges: Vec<(usize, usize)> =
             plan.graph.edges.iter().filter(|e| e.kind != Requisite::Listen).map(|e| (e.from, e.to)).collect();
@@ -89,12 +89,12 @@ impl RunGraph {
     }
 
     /// The foundations of a chunk: it comes after them, and has nothing else to do with them as far as anybody said.
-    pub fn foundations(&self, chunk: usize) -> impl Iterator<Item = usize> {
+    pub(crate) fn foundations(&self, chunk: usize) -> impl Iterator<Item = usize> {
         self.foundations[chunk].iter().copied()
     }
 
     /// All that a chunk waits for.
-    pub fn predecessors(&self, chunk: usize) -> impl Iterator<Item = usize> {
+    pub(crate) fn predecessors(&self, chunk: usize) -> impl Iterator<Item = usize> {
         self.predecessors[chunk].iter().copied()
     }
 }

@@ -4,7 +4,7 @@
 //! (`true`, `test -f …`) is answered without a process, from the files that states see, so that a dry run includes
 //! predicted changes.
 
-pub mod builtin_test;
+pub(crate) mod builtin_test;
 
 use std::cell::OnceCell;
 
@@ -33,25 +33,25 @@ pub enum GuardDecision {
 
 /// True for modules that weigh `onlyif`, `unless` and `creates` themselves: the runner leaves these alone.
 #[must_use]
-pub fn owns_guards(state: &str) -> bool {
+pub(crate) fn owns_guards(state: &str) -> bool {
     state == "exec"
 }
 
 /// True when there is anything to weigh.
 #[must_use]
-pub fn has_guards(chunk: &Chunk) -> bool {
+pub(crate) fn has_guards(chunk: &Chunk) -> bool {
     ["onlyif", "unless", "creates"].iter().any(|key| chunk.args.contains(key))
 }
 
 /// True when `run_check_cmd` judges the state; a function that takes it itself does that alone.
 #[must_use]
-pub fn has_check_cmd(chunk: &Chunk) -> bool {
+pub(crate) fn has_check_cmd(chunk: &Chunk) -> bool {
     chunk.args.contains("check_cmd") && (&*chunk.state, &*chunk.fun) != ("file", "managed")
 }
 
 /// True when deciding starts a process, or calls a function that may.
 #[must_use]
-pub fn runs_command(chunk: &Chunk) -> bool {
+pub(crate) fn runs_command(chunk: &Chunk) -> bool {
     let args = &chunk.args;
     let others = ["runas", "root", "shell"].iter().any(|key| args.contains(key));
     let starts = |key: &str| {
@@ -99,7 +99,7 @@ pub fn evaluate(chunk: &Chunk, ctx: &StateCtx<'_>) -> Result<GuardDecision, Stat
 ///
 /// # Errors
 /// Fails in Salt's words when one of them does.
-pub fn run_check_cmd(chunk: &Chunk, ctx: &StateCtx<'_>) -> Result<(), String> {
+pub(crate) fn run_check_cmd(chunk: &Chunk, ctx: &StateCtx<'_>) -> Result<(), String> {
     let failed = "check_cmd determined the state failed";
     let commands = chunk.args.get("check_cmd").map(as_entries).unwrap_or_default();
     // Salt finds no success in an empty list.

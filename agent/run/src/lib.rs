@@ -14,26 +14,26 @@ pub mod tally;
 pub mod converge;
 pub mod graph;
 pub mod guard;
-pub mod listeners;
+pub(crate) mod listeners;
 pub mod lock;
 pub mod outcome;
 pub mod progress;
 pub mod queue;
 pub mod requisite;
-pub mod run_options;
+pub(crate) mod run_options;
 pub mod runner;
 pub mod signal;
 pub mod slot;
-pub mod state_locks;
-pub mod state_run;
+pub(crate) mod state_locks;
+pub(crate) mod state_run;
 
-pub use graph::RunGraph;
-pub use lock::{LockError, RunLock};
+pub use lock::LockError;
+pub(crate) use lock::RunLock;
 pub use outcome::{
     IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus,
 };
 pub use progress::{NoProgress, RunProgress};
 pub use run_options::RunOptions;
-pub use runner::{RunCtx, RunFs, RunResult, RunnerSettings, run_plan};
+pub use runner::run_plan;
 pub use signal::SignalWatcher;
 pub use state_run::{StateRun, StateRunError};

@@ -10,7 +10,7 @@ use zagent_config::Value;
 
 /// A reaction at the end of a run, or why there is none.
 #[derive(Debug)]
-pub enum Listener {
+pub(crate) enum Listener {
     /// This chunk reacts, or perhaps does; it carries the id of a listener and no requisites.
     Reacts(Box<Chunk>, DidChange),
     /// It listens for a state that is not there.
@@ -24,7 +24,7 @@ pub enum Listener {
 
 /// Whether a state changed something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DidChange {
+pub(crate) enum DidChange {
     /// It did not, or did not run.
     #[default]
     No,
@@ -36,7 +36,7 @@ pub enum DidChange {
 
 /// Who reacts, in order; `changed` says whether a chunk changed something.
 #[must_use]
-pub fn find_listeners(plan: &Plan, changed: impl Fn(usize) -> DidChange) -> Vec<Listener> {
+pub(crate) fn find_listeners(plan: &Plan, changed: impl Fn(usize) -> DidChange) -> Vec<Listener> {
     let mut words: HashMap<(&str, String), Vec<usize>> = HashMap::new();
     for (i, chunk) in plan.chunks.iter().enumerate().filter(|(_, c)| !c.prereq.check) {
         let mut own = vec![chunk.state.to_string(), chunk.id.to_string(), name_text(&chunk.name)];
@@ -105,7 +105,7 @@ impl ListenerSet {
 
 /// True when any chunk listens: only then is there something to do at the end.
 #[must_use]
-pub fn has_listeners(plan: &Plan) -> bool {
+pub(crate) fn has_listeners(plan: &Plan) -> bool {
     plan.chunks.iter().any(|c| c.args.contains("listen") || c.args.contains("listen_in"))
 }
 

@@ -17,7 +17,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Held while a run changes the host; given back when dropped, or when the process ends in whatever way.
 #[derive(Debug)]
-pub struct RunLock {
+pub(crate) struct RunLock {
     _file: File,
 }
 
@@ -46,7 +46,7 @@ impl RunLock {
     ///
     /// # Errors
     /// Fails when another run holds it for longer (or started this one), and when the file cannot be used.
-    pub fn acquire(
+    pub(crate) fn acquire(
         path: &Path,
         run: &str,
         timeout: Duration,

@@ -10,7 +10,7 @@ use zagent_config::settings::RunSchedule;
 
 /// Before, among or after all that a node has no requisite with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum OrderBand {
+pub(crate) enum OrderBand {
     /// `order: first`.
     First,
     /// Most.
@@ -22,20 +22,20 @@ pub enum OrderBand {
 
 /// One thing to run. Nodes stand in Salt's order, which is a sound order of the graph.
 #[derive(Clone, Debug, Default)]
-pub struct QueueNode {
+pub(crate) struct QueueNode {
     /// Its order; the lower starts first inside a level.
     pub order: f64,
     /// Its name; decides between equal orders.
     pub name: String,
     /// Its band, by its own words.
-    pub band: OrderBand,
+    pub(crate) band: OrderBand,
     /// In the ordered schedule, the next does not wait for its end.
-    pub parallel: bool,
+    pub(crate) parallel: bool,
 }
 
 /// A graph of nodes, with the place of each.
 #[derive(Clone, Debug, Default)]
-pub struct RankedGraph {
+pub(crate) struct RankedGraph {
     /// `before[i]`: how many nodes `i` waits for.
     before: Vec<u32>,
     /// `after[i]`: who waits for `i`.
@@ -53,7 +53,7 @@ impl RankedGraph {
     /// Places nodes; an edge is (first, then). Edges that would close a circle are the caller's mistake, and there are no
     /// lanes then.
     #[must_use]
-    pub fn new(nodes: &[QueueNode], edges: &[(usize, usize)]) -> Option<Self> {
+    pub(crate) fn new(nodes: &[QueueNode], edges: &[(usize, usize)]) -> Option<Self> {
         let mut after = vec![Vec::new(); nodes.len()];
         let mut before = vec![0; nodes.len()];
         let mut edges = edges.to_vec();
@@ -81,7 +81,7 @@ impl RankedGraph {
 
     /// The level of a node, from zero.
     #[must_use]
-    pub fn level(&self, node: usize) -> usize {
+    pub(crate) fn level(&self, node: usize) -> usize {
         self.level[node] as usize
     }
 }
@@ -148,7 +148,7 @@ fn node_levels(sorted: &[u32], after: &[Vec<u32>], band: &[OrderBand]) -> Vec<u3
 
 /// What may start.
 #[derive(Debug)]
-pub struct RunQueue {
+pub(crate) struct RunQueue {
     ranked_graph: RankedGraph,
     unfinished_before: Vec<u32>,
     finished: usize,
@@ -165,7 +165,7 @@ enum QueueOrder {
 impl RunQueue {
     /// A queue in which nothing has started.
     #[must_use]
-    pub fn new(ranked_graph: RankedGraph, schedule: RunSchedule) -> Self {
+    pub(crate) fn new(ranked_graph: RankedGraph, schedule: RunSchedule) -> Self {
         let left = ranked_graph.before.clone();
         let order = match schedule {
             RunSchedule::Levels => QueueOrder::Levels { next: 0, running: 0 },
@@ -190,18 +190,18 @@ impl RunQueue {
 
     /// The level of a node, from zero.
     #[must_use]
-    pub fn level(&self, node: usize) -> usize {
+    pub(crate) fn level(&self, node: usize) -> usize {
         self.ranked_graph.level(node)
     }
 
     /// True when every node is finished.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_done(&self) -> bool {
         self.finished == self.unfinished_before.len()
     }
 
     /// The next node that may start; none when all that is left waits for something that runs.
-    pub fn next_ready(&mut self) -> Option<usize> {
+    pub(crate) fn next_ready(&mut self) -> Option<usize> {
         let node = match &mut self.order {
             QueueOrder::Levels { next, running } => {
                 let node = *self.ranked_graph.ranked.get(*next)?;
@@ -246,7 +246,7 @@ impl RunQueue {
     }
 
     /// Tells that a node has ended, however it ended.
-    pub fn finish(&mut self, node: usize) {
+    pub(crate) fn finish(&mut self, node: usize) {
         self.finished += 1;
         for &then in &self.ranked_graph.after[node] {
             self.unfinished_before[then as usize] -= 1;

@@ -26,7 +26,7 @@ pub struct RequisiteResult<'a> {
     /// It would do something that may fail.
     pub may_fail: bool,
     /// Nobody can tell whether it would fail.
-    pub failure_unknown: bool,
+    pub(crate) failure_unknown: bool,
 }
 
 impl RequisiteResult<'_> {
@@ -99,7 +99,7 @@ enum Assumption {
 
 /// The ids of those who failed, for words.
 #[must_use]
-pub fn failed_ids(seen: &[RequisiteResult<'_>]) -> Vec<String> {
+pub(crate) fn failed_ids(seen: &[RequisiteResult<'_>]) -> Vec<String> {
     let mut ids: Vec<String> =
         seen.iter().filter(|s| s.result == Some(false)).map(|s| format!("{}.{}", s.id.0, s.id.1)).collect();
     ids.sort_unstable();

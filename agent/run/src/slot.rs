@@ -10,7 +10,7 @@ use zagent_config::{List, Map, Value};
 const SLOT_PREFIX: &str = "__slot__:";
 
 /// The chunk with its slots filled; the very chunk when it has none.
-pub fn fill_slots<'c>(chunk: &'c Chunk, host: &dyn TemplateHost) -> Cow<'c, Chunk> {
+pub(crate) fn fill_slots<'c>(chunk: &'c Chunk, host: &dyn TemplateHost) -> Cow<'c, Chunk> {
     if !chunk.args.values().any(has_slot) {
         return Cow::Borrowed(chunk);
     }

@@ -6,21 +6,21 @@ use zagent_states::LockKey;
 
 /// What running states hold.
 #[derive(Debug, Default)]
-pub struct StateLocks(Vec<(usize, Vec<LockKey>)>);
+pub(crate) struct StateLocks(Vec<(usize, Vec<LockKey>)>);
 
 impl StateLocks {
     /// True when nobody holds any of these.
-    pub fn are_free(&self, wanted: &[LockKey]) -> bool {
+    pub(crate) fn are_free(&self, wanted: &[LockKey]) -> bool {
         !self.0.iter().any(|(_, held)| held.iter().any(|h| wanted.iter().any(|w| conflicts(h, w))))
     }
 
     /// Takes them for a state.
-    pub fn acquire(&mut self, state: usize, wanted: Vec<LockKey>) {
+    pub(crate) fn acquire(&mut self, state: usize, wanted: Vec<LockKey>) {
         self.0.push((state, wanted));
     }
 
     /// Gives back what a state held.
-    pub fn release(&mut self, state: usize) {
+    pub(crate) fn release(&mut self, state: usize) {
         self.0.retain(|(holder, _)| *holder != state);
     }
 }

@@ -48,12 +48,12 @@ impl AssumedAccounts {
 }
 
 /// The number of a name that a state before this one would have made.
-pub fn assumed_id(kind: AccountKind, name: &str) -> Option<u32> {
+pub(crate) fn assumed_id(kind: AccountKind, name: &str) -> Option<u32> {
     CURRENT_ACCOUNTS.with_borrow(|here| here.as_ref()?.get(kind, name))
 }
 
 /// The name that a state before this one would have given a number.
-pub fn assumed_name(kind: AccountKind, id: i64) -> Option<String> {
+pub(crate) fn assumed_name(kind: AccountKind, id: i64) -> Option<String> {
     CURRENT_ACCOUNTS.with_borrow(|here| here.as_ref()?.name(kind, id))
 }
 

@@ -21,18 +21,18 @@ use crate::{RenderTemplate, assumed_accounts, pkg};
 #[derive(Debug, Default)]
 pub struct RunShared {
     /// Texts of `file.accumulated`: by file, then by the accumulator's name.
-    pub accumulated: Mutex<BTreeMap<PathBuf, BTreeMap<String, Vec<String>>>>,
+    pub(crate) accumulated: Mutex<BTreeMap<PathBuf, BTreeMap<String, Vec<String>>>>,
     /// What a state watches and has changed (or would), as `module: id`, by the tag of the state that watches. Noted before
     /// that state is looked at.
     pub watched_changes: Mutex<BTreeMap<String, Vec<String>>>,
     /// Users and groups that would be there by now; only a dry run has any.
     pub assumed_accounts: Arc<assumed_accounts::AssumedAccounts>,
     /// Directories that a dry run takes for brought by a package; nobody knows more of them.
-    pub assumed_dirs: Mutex<BTreeSet<PathBuf>>,
+    pub(crate) assumed_dirs: Mutex<BTreeSet<PathBuf>>,
     /// Variables that `environ.setenv` gave to all commands after it; nothing stands for a variable that is taken away.
-    pub environment: Mutex<BTreeMap<String, Option<String>>>,
+    pub(crate) environment: Mutex<BTreeMap<String, Option<String>>>,
     /// The repositories are others than when the list of packages was last fetched.
-    pub packages_stale: AtomicBool,
+    pub(crate) packages_stale: AtomicBool,
     /// Which packages there are, and what was brought for whom.
     pub packages: pkg::PkgRunCache,
 }
@@ -47,7 +47,7 @@ impl RunShared {
 
     /// True when a dry run only takes it for brought by a package.
     #[must_use]
-    pub fn is_assumed_dir(&self, dir: &std::path::Path) -> bool {
+    pub(crate) fn is_assumed_dir(&self, dir: &std::path::Path) -> bool {
         self.assumed_dirs.lock().unwrap_or_else(PoisonError::into_inner).contains(dir)
     }
 }

@@ -19,17 +19,17 @@ impl Effects {
     /// Which packages are installed.
     pub const PACKAGES: Self = Self(1 << 2);
     /// Which packages can be installed.
-    pub const CATALOG: Self = Self(1 << 3);
+    pub(crate) const CATALOG: Self = Self(1 << 3);
     /// Users and groups.
     pub const USERS: Self = Self(1 << 4);
     /// Services: which there are, run and start at boot.
     pub const SERVICES: Self = Self(1 << 5);
     /// Crontabs and other jobs.
-    pub const JOBS: Self = Self(1 << 6);
+    pub(crate) const JOBS: Self = Self(1 << 6);
     /// What the kernel holds: parameters, modules, mounts, names, rules of a firewall.
     pub const KERNEL: Self = Self(1 << 7);
     /// What a program keeps: databases, containers, libraries of a language.
-    pub const STORES: Self = Self(1 << 8);
+    pub(crate) const STORES: Self = Self(1 << 8);
     /// Everything.
     pub const ALL: Self = Self(u16::MAX);
 
@@ -85,7 +85,7 @@ impl Effects {
 
     /// True when it covers everything: nobody can foresee what comes after.
     #[must_use]
-    pub const fn is_all(self) -> bool {
+    pub(crate) const fn is_all(self) -> bool {
         self.0 == u16::MAX
     }
 }

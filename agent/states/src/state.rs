@@ -55,7 +55,7 @@ impl CheckResult {
 
     /// The same with a diff.
     #[must_use]
-    pub fn with_diff(mut self, diff: impl Into<String>) -> Self {
+    pub(crate) fn with_diff(mut self, diff: impl Into<String>) -> Self {
         self.diff = diff.into();
         self
     }
@@ -82,14 +82,14 @@ impl ApplyResult {
 
     /// The same with a diff.
     #[must_use]
-    pub fn with_diff(mut self, diff: impl Into<String>) -> Self {
+    pub(crate) fn with_diff(mut self, diff: impl Into<String>) -> Self {
         self.diff = diff.into();
         self
     }
 
     /// The same with one more detail.
     #[must_use]
-    pub fn with_detail(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with_detail(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key, value);
         self
     }
@@ -296,4 +296,4 @@ pub trait State: Send {
 }
 
 /// A state, or why there is none.
-pub type BuildResult = Result<Box<dyn State>, StateError>;
+pub(crate) type BuildResult = Result<Box<dyn State>, StateError>;

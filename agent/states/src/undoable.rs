@@ -70,12 +70,12 @@ pub trait Undoable: Sync {
 }
 
 /// The key of what is looked after by another than the host's own provider: `ssh (sysv)`. Without one it is the name alone.
-pub fn key_with_provider(name: &str, provider: Option<&str>) -> String {
+pub(crate) fn key_with_provider(name: &str, provider: Option<&str>) -> String {
     provider.map_or_else(|| name.to_owned(), |by| format!("{name} ({by})"))
 }
 
 /// The name and the provider of a key; neither names of packages nor of services have brackets.
-pub fn split_key(key: &Value) -> (&str, Option<&str>) {
+pub(crate) fn split_key(key: &Value) -> (&str, Option<&str>) {
     let text = key.as_str().unwrap_or_default();
     let parts = text.strip_suffix(')').and_then(|t| t.rsplit_once(" ("));
     parts.map_or((text, None), |(name, by)| (name, Some(by)))
@@ -130,7 +130,7 @@ impl StateCtx<'_> {
     ///
     /// # Errors
     /// Fails when the thing cannot be looked at or noted, and as `act` does.
-    pub fn with_undo<T>(
+    pub(crate) fn with_undo<T>(
         &self,
         thing: &dyn Undoable,
         key: impl Into<Value>,
@@ -252,4 +252,4 @@ struct RestoreOptions {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

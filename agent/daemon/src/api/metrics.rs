@@ -26,7 +26,7 @@ pub struct Metrics {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMetrics {
     /// Bytes in memory.
-    pub resident: Option<u64>,
+    pub(crate) resident: Option<u64>,
     /// Open file descriptors.
     pub fds: Option<u64>,
 }

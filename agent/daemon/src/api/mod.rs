@@ -20,8 +20,8 @@ pub mod fake;
 pub mod tests;
 
 pub use client::{ApiClient, ClientError};
-pub use metrics::{Metrics, ProcessMetrics};
-pub use server::{ApiConfig, ApiError, ApiLimits, ApiServer, serve};
+pub(crate) use metrics::{Metrics, ProcessMetrics};
+pub use server::{ApiConfig, ApiLimits, ApiServer, serve};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -26,14 +26,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Peer of the socket.
 #[derive(Clone, Copy, Debug)]
-pub struct SocketPeer {
+pub(crate) struct SocketPeer {
     pub uid: u32,
     pub pid: Option<i32>,
 }
 
 /// State of the routes.
 #[derive(Clone)]
-pub struct ApiState {
+pub(crate) struct ApiState {
     backend: Arc<dyn ApiBackend>,
     /// Limits waiting calls: without it, calls of disconnected clients would queue up behind one that is
     /// blocked.
@@ -42,7 +42,7 @@ pub struct ApiState {
 }
 
 impl ApiState {
-    pub fn new(backend: Arc<dyn ApiBackend>, limits: ApiLimits, asking: usize) -> Self {
+    pub(crate) fn new(backend: Arc<dyn ApiBackend>, limits: ApiLimits, asking: usize) -> Self {
         Self { backend, permits: Arc::new(Semaphore::new(asking)), limits }
     }
 
@@ -73,12 +73,12 @@ impl ApiState {
 }
 
 /// Routes for everyone.
-pub fn public_router(state: ApiState) -> Router {
+pub(crate) fn public_router(state: ApiState) -> Router {
     common_routes().layer(DefaultBodyLimit::max(state.limits.body_bytes)).with_state(state)
 }
 
 /// Routes for clients that can open the socket.
-pub fn socket_router(state: ApiState) -> Router {
+pub(crate) fn socket_router(state: ApiState) -> Router {
     common_routes()
         .route("/v1/status", get(status))
         .route("/v1/runs/last", get(last_run))

@@ -56,17 +56,17 @@ pub struct ApiLimits {
     /// Concurrent connections per listener; more must wait.
     pub connections: usize,
     /// Timeout of the request header.
-    pub header_timeout: Duration,
+    pub(crate) header_timeout: Duration,
     /// Timeout of a connection, from the first byte to the last.
     pub connection_timeout: Duration,
     /// Timeout of a response.
-    pub answer_timeout: Duration,
+    pub(crate) answer_timeout: Duration,
     /// How long a progress request waits for a change.
-    pub progress_wait: Duration,
+    pub(crate) progress_wait: Duration,
     /// Maximum size of a header.
-    pub header_bytes: usize,
+    pub(crate) header_bytes: usize,
     /// Maximum size of a body.
-    pub body_bytes: usize,
+    pub(crate) body_bytes: usize,
 }
 
 impl Default for ApiLimits {

@@ -19,14 +19,14 @@ const BACKLOG: i32 = 64;
 
 /// A socket in the file system; removed when dropped, unless another process replaced it.
 #[derive(Debug)]
-pub struct SocketGuard {
+pub(crate) struct SocketGuard {
     path: PathBuf,
     inode: (u64, u64),
 }
 
 impl SocketGuard {
     /// Binds the socket: for the daemon's user and root, and for a group when one is set.
-    pub fn open(path: &Path, group: Option<&str>) -> Result<(Self, UnixListener), ApiError> {
+    pub(crate) fn open(path: &Path, group: Option<&str>) -> Result<(Self, UnixListener), ApiError> {
         let group = group.map(find_group).transpose()?;
         let cannot = |act| move |source| ApiError::Socket { act, path: path.to_owned(), source };
         private_dir(path).map_err(cannot("create the directory of"))?;

@@ -22,7 +22,7 @@ const MAX_RESULTS: usize = 64;
 
 /// Shared state of the daemon.
 #[derive(Debug)]
-pub struct DaemonState {
+pub(crate) struct DaemonState {
     inner: Mutex<DaemonStateInner>,
     events: Mutex<Sender<DaemonEvent>>,
 }
@@ -39,7 +39,7 @@ struct DaemonStateInner {
 }
 
 impl DaemonState {
-    pub fn new(events: Sender<DaemonEvent>) -> Self {
+    pub(crate) fn new(events: Sender<DaemonEvent>) -> Self {
         Self {
             inner: Mutex::new(DaemonStateInner {
                 pieces: StatusInputs::default(),
@@ -59,35 +59,35 @@ impl DaemonState {
     }
 
     /// The loop is alive, and will be again before that moment.
-    pub fn alive_until(&self, moment: Instant) {
+    pub(crate) fn alive_until(&self, moment: Instant) {
         self.lock_inner().alive_until = moment;
     }
 
-    pub fn set_pieces(&self, pieces: StatusInputs) {
+    pub(crate) fn set_pieces(&self, pieces: StatusInputs) {
         self.lock_inner().pieces = pieces;
     }
 
-    pub fn set_ready(&self, ready: Result<(), String>) {
+    pub(crate) fn set_ready(&self, ready: Result<(), String>) {
         self.lock_inner().ready = ready;
     }
 
-    pub fn count_run(&self, success: bool) {
+    pub(crate) fn count_run(&self, success: bool) {
         let word = if success { "success" } else { "failure" };
         *self.lock_inner().runs.entry(word.into()).or_default() += 1;
     }
 
-    pub fn set_stopping(&self) {
+    pub(crate) fn set_stopping(&self) {
         self.lock_inner().stopping = true;
     }
 
-    pub fn set_progress(&self, tickets: &[Ticket], progress: &RequestProgress) {
+    pub(crate) fn set_progress(&self, tickets: &[Ticket], progress: &RequestProgress) {
         let mut inner = self.lock_inner();
         for (_, known) in inner.tickets.iter_mut().filter(|(ticket, _)| tickets.contains(ticket)) {
             known.clone_from(progress);
         }
     }
 
-    pub fn finish(&self, tickets: &[Ticket], end: RequestResult) {
+    pub(crate) fn finish(&self, tickets: &[Ticket], end: RequestResult) {
         self.set_progress(tickets, &RequestProgress::Done { end: Box::new(end) });
     }
 

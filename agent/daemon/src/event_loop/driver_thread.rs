@@ -27,14 +27,14 @@ const STACK_BYTES: usize = 4 << 20;
 
 /// The thread; it ends when this is dropped, after its current step.
 #[derive(Debug)]
-pub struct DriverThread {
+pub(crate) struct DriverThread {
     /// Nothing is ever sent: a closed channel is the stop signal.
     _alive: Sender<()>,
 }
 
 impl DriverThread {
     /// Starts to look for rollouts without a driver.
-    pub fn start(settings: Settings) -> io::Result<Self> {
+    pub(crate) fn start(settings: Settings) -> io::Result<Self> {
         let (alive, stop) = channel();
         let thread = std::thread::Builder::new().name("drive".into()).stack_size(STACK_BYTES);
         thread.spawn(move || drive_rollouts(&settings, &stop))?;

@@ -12,14 +12,14 @@ type InodeStamp = Option<(u64, i64, i64)>;
 
 /// Stamps of all files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InodeStamps {
+pub(crate) struct InodeStamps {
     pub memory: InodeStamp,
     others: [InodeStamp; 5],
 }
 
 impl InodeStamps {
     /// Reads the current stamps.
-    pub fn read(paths: &Paths) -> Self {
+    pub(crate) fn read(paths: &Paths) -> Self {
         let others =
             [paths.current(), paths.pause(), paths.pin(), paths.quarantine(), paths.rollout_states()];
         Self { memory: inode_stamp(paths.memory()), others: others.map(inode_stamp) }

@@ -110,7 +110,7 @@ impl Job {
 
 /// Result of queuing a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueResult {
+pub(crate) enum QueueResult {
     /// It waits as its own job.
     Queued,
     /// It was merged into a waiting job.
@@ -119,12 +119,12 @@ pub enum QueueResult {
 
 /// Waiting jobs, oldest first.
 #[derive(Debug, Default)]
-pub struct JobQueue {
+pub(crate) struct JobQueue {
     waiting: VecDeque<Job>,
 }
 
 impl JobQueue {
-    pub fn push(&mut self, job: Job) -> QueueResult {
+    pub(crate) fn push(&mut self, job: Job) -> QueueResult {
         if self.waiting.iter_mut().any(|waiting| waiting.merge(&job)) {
             return QueueResult::Merged;
         }
@@ -132,7 +132,7 @@ impl JobQueue {
         QueueResult::Queued
     }
 
-    pub fn pop(&mut self) -> Option<Job> {
+    pub(crate) fn pop(&mut self) -> Option<Job> {
         self.waiting.pop_front()
     }
 }
@@ -196,9 +196,9 @@ mod tests {
                 prefixed: Default::default(),
                 directory: false,
             };
-            let decision = crate::SyncDecision::Take(revision, crate::RevisionRole::Followed);
+            let decision = crate::decide::SyncDecision::Take(revision, crate::decide::RevisionRole::Followed);
             let now = jiff::Timestamp::UNIX_EPOCH;
-            Handover::new(&found, &decision, &crate::NodeView::default(), now).map(Box::new)
+            Handover::new(&found, &decision, &crate::decide::NodeView::default(), now).map(Box::new)
         };
         let job = |remote| Job { handover: polled(remote), ..turn(RunTrigger::Git, true) };
         for (next, left) in [

@@ -18,7 +18,7 @@ use zagent_run::RunTrigger;
 
 impl Daemon<'_> {
     /// Starts the next job when none is running.
-    pub fn start_next_job(&mut self, now: Timestamp) {
+    pub(crate) fn start_next_job(&mut self, now: Timestamp) {
         if self.running.is_some() || self.stopping {
             return;
         }
@@ -53,7 +53,7 @@ impl Daemon<'_> {
     }
 
     /// A run that takes too long is told to stop, then killed.
-    pub fn enforce_timeout(&mut self) {
+    pub(crate) fn enforce_timeout(&mut self) {
         let Some(running) = &mut self.running else { return };
         if Instant::now() < running.until {
             return;
@@ -69,7 +69,7 @@ impl Daemon<'_> {
     }
 
     /// A process ended.
-    pub fn on_job_ended(&mut self, status: io::Result<ExitStatus>, now: Timestamp) {
+    pub(crate) fn on_job_ended(&mut self, status: io::Result<ExitStatus>, now: Timestamp) {
         let Some(RunningJob { job, since, .. }) = self.running.take() else { return };
         let code = status.ok().and_then(|status| status.code()).unwrap_or(1);
         self.memory = AgentMemory::load(&self.settings.paths().memory());
@@ -139,7 +139,7 @@ impl Daemon<'_> {
     }
 
     /// Whether the current generation is unmodified.
-    pub fn verify_current(&self) -> Result<(), String> {
+    pub(crate) fn verify_current(&self) -> Result<(), String> {
         let current =
             Cache::open(&self.settings.paths(), &self.settings.source).and_then(|cache| cache.current());
         match current {

@@ -8,15 +8,15 @@
     reason = "the edge of the daemon: it reads the clock and hands time to decisions"
 )]
 
-pub mod daemon_state;
-pub mod driver_thread;
-pub mod inode_stamps;
+pub(crate) mod daemon_state;
+pub(crate) mod driver_thread;
+pub(crate) mod inode_stamps;
 pub mod job;
 pub mod jobs;
-pub mod participation;
-pub mod poller;
+pub(crate) mod participation;
+pub(crate) mod poller;
 pub mod refresh;
-pub mod rollout_thread;
+pub(crate) mod rollout_thread;
 pub mod signals;
 
 use std::ffi::OsString;
@@ -63,7 +63,7 @@ const STOP_GRACE: Duration = Duration::from_secs(90);
 
 /// An event for the loop.
 #[derive(Debug)]
-enum DaemonEvent {
+pub enum DaemonEvent {
     /// The remotes were polled.
     Polled(Box<RemotePoll>),
     /// Rollout records were read, or a report was published.

@@ -37,7 +37,7 @@ const STUCK_REPORT_AFTER: u32 = 3;
 
 /// State of the loop concerning rollouts.
 #[derive(Debug, Default)]
-pub struct RolloutParticipation {
+pub(crate) struct RolloutParticipation {
     rollouts: Option<RolloutThread>,
     /// Driver thread, on a node with `driver: true`.
     driver: Option<DriverThread>,
@@ -63,7 +63,7 @@ pub struct RolloutParticipation {
 
 impl Daemon<'_> {
     /// Starts to watch the configured stores.
-    pub fn start_participation(&mut self) {
+    pub(crate) fn start_participation(&mut self) {
         self.participation.driver = None;
         if self.settings.driver {
             self.participation.driver = DriverThread::start(self.settings.clone())
@@ -91,12 +91,12 @@ impl Daemon<'_> {
     }
 
     /// Stops driving, because the daemon is stopping.
-    pub fn stop_driving(&mut self) {
+    pub(crate) fn stop_driving(&mut self) {
         self.participation.driver = None;
     }
 
     /// Does what is due.
-    pub fn run_rollout_due(&mut self, now: Timestamp) {
+    pub(crate) fn run_rollout_due(&mut self, now: Timestamp) {
         if self.stopping {
             return;
         }
@@ -128,7 +128,7 @@ impl Daemon<'_> {
     }
 
     /// Handles a poll of the source that also lists the records: only changed records are read.
-    pub fn on_records_polled(&mut self, found: &RemoteHeads, now: Timestamp) {
+    pub(crate) fn on_records_polled(&mut self, found: &RemoteHeads, now: Timestamp) {
         let first = self
             .settings
             .source
@@ -152,7 +152,7 @@ impl Daemon<'_> {
     }
 
     /// True when the records on disk are those that this poll lists.
-    pub fn are_records_read(&self, found: &RemoteHeads) -> bool {
+    pub(crate) fn are_records_read(&self, found: &RemoteHeads) -> bool {
         let part = &self.participation;
         part.branches.as_ref() == Some(&found.prefixed)
             && part.failures[0] == 0
@@ -211,7 +211,7 @@ impl Daemon<'_> {
     }
 
     /// Handles an event of the rollout thread.
-    pub fn on_thread_event(&mut self, heard: RolloutThreadEvent, now: Timestamp) {
+    pub(crate) fn on_thread_event(&mut self, heard: RolloutThreadEvent, now: Timestamp) {
         match heard {
             RolloutThreadEvent::Identified(me) => self.participation.me = Some(me),
             RolloutThreadEvent::Read(read) => {
@@ -281,7 +281,7 @@ impl Daemon<'_> {
     }
 
     /// Handles the end of a turn: the next check comes later, and much later without progress.
-    pub fn on_turn_ended(&mut self, now: Timestamp) {
+    pub(crate) fn on_turn_ended(&mut self, now: Timestamp) {
         let phase = &self.orders.rollout_state.node.phase;
         let (last, turns) = &mut self.participation.stuck;
         *turns = if is_stuck(last, phase) { turns.saturating_add(1) } else { 0 };
@@ -310,7 +310,7 @@ impl Daemon<'_> {
     }
 
     /// Time until something is due.
-    pub fn rollout_sleep_time(&self, now: Timestamp) -> Duration {
+    pub(crate) fn rollout_sleep_time(&self, now: Timestamp) -> Duration {
         let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
         let reads = self.participation.rollouts.is_some() && self.participation.branches.is_none();
         let read = if reads { until(self.participation.read_at) } else { IDLE_POLL_INTERVAL };

@@ -15,7 +15,7 @@ const MAX_POLL_TIME: Duration = Duration::from_secs(60);
 const STACK_BYTES: usize = 1 << 20;
 
 /// What to poll.
-pub struct PollRequest {
+pub(crate) struct PollRequest {
     /// The remotes.
     pub remotes: Remotes,
     /// Testing branch of this node.
@@ -32,7 +32,7 @@ enum PollerCommand {
 
 /// Poller of the remotes, in its own thread.
 #[derive(Debug)]
-pub struct Poller {
+pub(crate) struct Poller {
     commands: Sender<PollerCommand>,
     busy: bool,
     /// True when the current poll may be outdated when it ends.
@@ -41,7 +41,7 @@ pub struct Poller {
 
 impl Poller {
     /// Starts the thread; results arrive as [`DaemonEvent::RemotePoll`].
-    pub fn start(asked: PollRequest, events: Sender<DaemonEvent>) -> io::Result<Self> {
+    pub(crate) fn start(asked: PollRequest, events: Sender<DaemonEvent>) -> io::Result<Self> {
         let (words, heard) = channel();
         let thread = std::thread::Builder::new().name("poll".into()).stack_size(STACK_BYTES);
         thread.spawn(move || poll_loop(&heard, asked, &events))?;
@@ -49,19 +49,19 @@ impl Poller {
     }
 
     /// Polls the remotes, unless a poll is running.
-    pub fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         if !self.busy {
             self.busy = self.commands.send(PollerCommand::Poll).is_ok();
         }
     }
 
     /// Polls once more after the current poll.
-    pub const fn request_again(&mut self) {
+    pub(crate) const fn request_again(&mut self) {
         self.poll_again = self.busy;
     }
 
     /// Handles the end of a poll.
-    pub fn poll_done(&mut self) {
+    pub(crate) fn poll_done(&mut self) {
         self.busy = false;
         if std::mem::take(&mut self.poll_again) {
             self.poll();
@@ -69,7 +69,7 @@ impl Poller {
     }
 
     /// Changes what to poll.
-    pub fn set_request(&self, asked: PollRequest) {
+    pub(crate) fn set_request(&self, asked: PollRequest) {
         // The thread ends only with the program.
         let _ = self.commands.send(PollerCommand::SetRequest(Box::new(asked)));
     }

@@ -24,7 +24,7 @@ const RECORD_BRANCH_PREFIX: &str = "rollout/";
 
 impl Daemon<'_> {
     /// Handles the result of a poll.
-    pub fn on_polled(&mut self, polled: RemotePoll, now: Timestamp) {
+    pub(super) fn on_polled(&mut self, polled: RemotePoll, now: Timestamp) {
         if let Some(poller) = &mut self.poller {
             poller.poll_done();
         }
@@ -82,7 +82,7 @@ impl Daemon<'_> {
         self.save_memory(&before);
     }
 
-    pub fn is_fetching(&self) -> bool {
+    pub(crate) fn is_fetching(&self) -> bool {
         let fetches = |running: &RunningJob| {
             matches!(running.job.kind, JobKind::Turn { fetch: true, .. }) && !running.job.test
         };
@@ -90,7 +90,7 @@ impl Daemon<'_> {
     }
 
     /// Reads files that other processes may have changed.
-    pub fn read_files(&mut self) {
+    pub(super) fn read_files(&mut self) {
         let now = Timestamp::now();
         RolloutState::move_aside_damaged(&self.settings.paths());
         self.stamps = InodeStamps::read(&self.settings.paths());
@@ -105,7 +105,7 @@ impl Daemon<'_> {
     }
 
     /// Reads what other processes changed: a manual run, a rollback, a pause without notification.
-    pub fn refresh(&mut self, now: Timestamp) {
+    pub(super) fn refresh(&mut self, now: Timestamp) {
         let paths = self.settings.paths();
         if self.running.is_none() && InodeStamps::read(&paths) != self.stamps {
             self.memory = AgentMemory::load(&paths.memory());
@@ -120,7 +120,7 @@ impl Daemon<'_> {
     }
 
     /// Follows the remotes of the settings and the pin.
-    pub fn follow_remotes(&mut self) {
+    pub(crate) fn follow_remotes(&mut self) {
         let source = &self.settings.source;
         self.watches.clear();
         for dir in source.remotes.iter().filter_map(|remote| sync::directory_remote(&remote.url)) {

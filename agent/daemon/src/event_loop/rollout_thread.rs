@@ -41,15 +41,15 @@ pub enum RolloutThreadEvent {
 
 /// Records and board, used in their own thread.
 #[derive(Debug)]
-pub struct RolloutThread {
+pub(crate) struct RolloutThread {
     commands: Sender<RolloutCommand>,
-    pub reading: bool,
-    pub publishing: bool,
+    pub(crate) reading: bool,
+    pub(crate) publishing: bool,
 }
 
 impl RolloutThread {
     /// Starts the thread; its events arrive as [`DaemonEvent::RolloutThread`].
-    pub fn start(settings: Settings, events: Sender<DaemonEvent>) -> io::Result<Self> {
+    pub(crate) fn start(settings: Settings, events: Sender<DaemonEvent>) -> io::Result<Self> {
         let (words, heard) = channel();
         let thread = std::thread::Builder::new().name("rollouts".into()).stack_size(STACK_BYTES);
         thread.spawn(move || serve_commands(&heard, settings, &events))?;
@@ -57,26 +57,26 @@ impl RolloutThread {
     }
 
     /// Requests the identity of this node.
-    pub fn identify(&self) {
+    pub(crate) fn identify(&self) {
         let _ = self.commands.send(RolloutCommand::Identify);
     }
 
     /// Reads the records, unless a read is running.
-    pub fn request_read(&mut self) {
+    pub(crate) fn request_read(&mut self) {
         if !self.reading {
             self.reading = self.commands.send(RolloutCommand::Read).is_ok();
         }
     }
 
     /// Publishes a report, unless one is being published.
-    pub fn publish(&mut self, report: NodeReport) {
+    pub(crate) fn publish(&mut self, report: NodeReport) {
         if !self.publishing {
             self.publishing = self.commands.send(RolloutCommand::Publish(Box::new(report))).is_ok();
         }
     }
 
     /// Changes the settings.
-    pub fn set_settings(&self, settings: Settings) {
+    pub(crate) fn set_settings(&self, settings: Settings) {
         // The thread ends only with the program.
         let _ = self.commands.send(RolloutCommand::SetSettings(Box::new(settings)));
     }

@@ -15,13 +15,13 @@ const STACK_BYTES: usize = 64 << 10;
 
 /// Listens until it is dropped; the threads end with the program.
 #[derive(Debug)]
-pub struct DaemonSignals {
+pub(crate) struct DaemonSignals {
     handlers: Vec<SigId>,
 }
 
 impl DaemonSignals {
     /// Turns signals into events from now on.
-    pub fn watch(events: Sender<DaemonEvent>) -> io::Result<Self> {
+    pub(crate) fn watch(events: Sender<DaemonEvent>) -> io::Result<Self> {
         let mut signals = Self { handlers: Vec::new() };
         signals.register(&[SIGHUP], events.clone(), || DaemonEvent::Reload)?;
         signals.register(&[SIGTERM, SIGINT], events, || DaemonEvent::Stop)?;

@@ -112,7 +112,7 @@ fn run_with_retries(
 
 /// Checks that got worse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Regressions {
+pub(crate) struct Regressions {
     /// Checks that must not fail.
     pub required: Vec<HealthResult>,
     /// Checks whose failure is only reported.
@@ -122,13 +122,13 @@ pub struct Regressions {
 impl Regressions {
     /// True when the revision must be rolled back.
     #[must_use]
-    pub fn requires_rollback(&self) -> bool {
+    pub(crate) fn requires_rollback(&self) -> bool {
         !self.required.is_empty()
     }
 
     /// `health check web failed: answered 503`, one after the other.
     #[must_use]
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let all = self.required.iter().chain(&self.wanted);
         let words: Vec<String> = all.map(|v| format!("health check {} failed: {}", v.name, v.said)).collect();
         words.join("; ")
@@ -138,7 +138,7 @@ impl Regressions {
 /// Checks that passed before and fail now. A check without an earlier result does not count: it is unknown
 /// whether the run broke it.
 #[must_use]
-pub fn find_regressions(before: &[HealthResult], after: &[HealthResult]) -> Regressions {
+pub(crate) fn find_regressions(before: &[HealthResult], after: &[HealthResult]) -> Regressions {
     let was_fine = |v: &&HealthResult| before.iter().any(|b| b.name == v.name && b.ok);
     let worse = after.iter().filter(|v| !v.ok).filter(was_fine).cloned();
     let (required, wanted) = worse.partition(|v| v.required);

@@ -17,11 +17,11 @@ const MAX_TEXT: usize = 300;
 
 /// An event to send.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct NotifyEvent {
+pub(crate) struct NotifyEvent {
     /// Most important of the occasions.
     pub event: &'static str,
     /// All occasions, by their names.
-    pub occasions: Vec<&'static str>,
+    pub(crate) occasions: Vec<&'static str>,
     /// When.
     pub time: Timestamp,
     /// The node.
@@ -36,7 +36,7 @@ pub struct NotifyEvent {
 
 /// The run of an event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EventRun {
+pub(crate) struct EventRun {
     /// Run ID in the history.
     pub id: String,
     /// `apply`, `test` or `revert`.
@@ -55,7 +55,7 @@ pub struct EventRun {
 
 /// A state that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailedState {
+pub(crate) struct FailedState {
     /// Its id.
     pub id: String,
     /// Where it is declared.
@@ -68,7 +68,7 @@ pub struct FailedState {
 
 /// Occasions of a run. `failed_before` says that the previous run failed.
 #[must_use]
-pub fn run_occasions(report: &RunReport, failed_before: bool) -> Vec<WebhookOccasion> {
+pub(crate) fn run_occasions(report: &RunReport, failed_before: bool) -> Vec<WebhookOccasion> {
     let is_real = report.mode != RunMode::Test;
     let all = [
         (!report.is_success(), WebhookOccasion::Failure),
@@ -81,7 +81,7 @@ pub fn run_occasions(report: &RunReport, failed_before: bool) -> Vec<WebhookOcca
 impl NotifyEvent {
     /// An event of a run.
     #[must_use]
-    pub fn from_run(
+    pub(crate) fn from_run(
         report: &RunReport,
         occasions: &[WebhookOccasion],
         message: Option<&str>,
@@ -110,7 +110,7 @@ impl NotifyEvent {
 
     /// An event without a run: a revision that was refused or does not compile, a rollback.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         node: &str,
         revision: &str,
         occasions: &[WebhookOccasion],
@@ -138,7 +138,7 @@ impl NotifyEvent {
 
     /// True when one of these occasions matches.
     #[must_use]
-    pub fn is_wanted_by(&self, asked: &[WebhookOccasion]) -> bool {
+    pub(crate) fn is_wanted_by(&self, asked: &[WebhookOccasion]) -> bool {
         asked.iter().any(|o| *o == WebhookOccasion::Always || self.occasions.contains(&o.name()))
     }
 }

@@ -9,6 +9,6 @@
 
 pub mod audit;
 pub mod event;
-pub mod webhook;
+pub(crate) mod webhook;
 
-pub use event::{FailedState, NotifyEvent, run_occasions};
+pub(crate) use event::{NotifyEvent, run_occasions};

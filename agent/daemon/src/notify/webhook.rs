@@ -20,9 +20,9 @@ use zagent_config::error_chain;
 use zagent_host::CancelToken;
 
 /// Header with the signature: `sha256=` and the HMAC of the body with the secret, in hex.
-pub const SIGNATURE_HEADER: &str = "X-Zagent-Signature";
+pub(crate) const SIGNATURE_HEADER: &str = "X-Zagent-Signature";
 /// Header with the name of the event.
-pub const EVENT_HEADER: &str = "X-Zagent-Event";
+pub(crate) const EVENT_HEADER: &str = "X-Zagent-Event";
 
 /// Maximum size of a secret.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
@@ -33,11 +33,11 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_sec
 
 /// Retries of a call.
 #[derive(Clone, Debug)]
-pub struct WebhookBackoff {
+pub(crate) struct WebhookBackoff {
     /// Delays before the second attempt, the third, and so on.
-    pub delays: Vec<Duration>,
+    pub(crate) delays: Vec<Duration>,
     /// Total timeout of all attempts.
-    pub total_timeout: Duration,
+    pub(crate) total_timeout: Duration,
 }
 
 impl Default for WebhookBackoff {
@@ -51,7 +51,7 @@ impl Default for WebhookBackoff {
 
 /// Why a webhook call failed.
 #[derive(Debug, thiserror::Error)]
-pub enum WebhookError {
+pub(crate) enum WebhookError {
     /// The secret cannot be read.
     #[error("the webhook at `{host}` was not called: cannot read its secret `{}`", path.display())]
     Secret {
@@ -97,14 +97,14 @@ pub enum WebhookError {
 /// Calls in progress. When dropped, they continue in the background.
 #[derive(Debug)]
 #[must_use]
-pub struct PendingWebhooks {
+pub(crate) struct PendingWebhooks {
     calls: Vec<JoinHandle<Result<(), WebhookError>>>,
     failed: Vec<WebhookError>,
 }
 
 impl PendingWebhooks {
     /// Waits for all calls and returns the failures. It takes at most the total timeout.
-    pub fn join(mut self) -> Vec<WebhookError> {
+    pub(crate) fn join(mut self) -> Vec<WebhookError> {
         // A call that panicked has already been logged.
         self.failed.extend(self.calls.drain(..).filter_map(|call| call.join().ok()?.err()));
         self.failed
@@ -112,7 +112,7 @@ impl PendingWebhooks {
 }
 
 /// Calls every webhook that subscribed to the event. Failures are logged as well.
-pub fn send_all(
+pub(crate) fn send_all(
     webhooks: &[WebhookSettings],
     event: &NotifyEvent,
     pace: &WebhookBackoff,

@@ -7,7 +7,7 @@ pub mod pause;
 pub mod pin;
 pub mod quarantine;
 pub mod reboot;
-pub mod time_text;
+pub(crate) mod time_text;
 pub mod windows;
 
 pub use time_text::{clock_text, current_user, span_text};

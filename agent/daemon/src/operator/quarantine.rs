@@ -12,7 +12,7 @@ use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
 /// Maximum number of entries.
-pub const MAX_QUARANTINED: usize = 100;
+pub(crate) const MAX_QUARANTINED: usize = 100;
 
 /// A revision that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

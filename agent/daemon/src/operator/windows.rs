@@ -39,7 +39,7 @@ impl WindowState {
 
 /// Whether a window is open; `local` is the zone of windows without a zone.
 #[must_use]
-pub fn window_state(windows: &[MaintenanceWindow], now: Timestamp, local: &TimeZone) -> WindowState {
+pub(crate) fn window_state(windows: &[MaintenanceWindow], now: Timestamp, local: &TimeZone) -> WindowState {
     if windows.is_empty() {
         return WindowState::Open { until: None };
     }

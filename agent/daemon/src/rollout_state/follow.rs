@@ -39,7 +39,7 @@ const MIN_FAILED_RUNS: u32 = 3;
 const MAX_ACTIONS: usize = 16;
 
 /// What a turn works on.
-pub struct TurnWork<'a, 'r> {
+pub(crate) struct TurnWork<'a, 'r> {
     pub cache: &'a Cache,
     pub memory: &'a mut AgentMemory,
     pub runner: &'a mut TurnRunner<'r>,
@@ -71,7 +71,10 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// Why a run that was due could not be.
-    pub fn follow_rollout(&self, work: &mut TurnWork<'_, '_>) -> Result<Option<TurnOutcome>, AgentError> {
+    pub(crate) fn follow_rollout(
+        &self,
+        work: &mut TurnWork<'_, '_>,
+    ) -> Result<Option<TurnOutcome>, AgentError> {
         let paths = self.settings.paths();
         // No rollout has ever included this node.
         if !paths.rollout_states().exists() {

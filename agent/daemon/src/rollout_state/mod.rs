@@ -4,10 +4,10 @@
 //! the node, so that a node without a connection still knows its orders. An order cannot be undone by an
 //! older version of its record.
 
-pub mod follow;
-pub mod observe;
-pub mod status;
-pub mod stay;
+pub(crate) mod follow;
+pub(crate) mod observe;
+pub(crate) mod status;
+pub(crate) mod stay;
 #[cfg(test)]
 pub mod tests;
 
@@ -25,8 +25,8 @@ use zagent_rollout::record::{Component, RolloutMode, RolloutProfile, RolloutReco
 use zagent_rollout::report::NodeReport;
 use zagent_rollout::{node, targeting, waves};
 
-pub use follow::TurnWork;
-pub use stay::RolloutPlacement;
+pub(crate) use follow::TurnWork;
+pub(crate) use stay::RolloutPlacement;
 
 use super::decide::RolloutConstraint;
 use zagent_config::json_file;
@@ -41,7 +41,7 @@ const CLOCK_GRACE: Duration = Duration::from_secs(10 * 60);
 /// What a node knows about states rollouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct RolloutState {
+pub(crate) struct RolloutState {
     /// Its state.
     pub node: NodeState,
     /// Records that include it, without the parts about other nodes.
@@ -55,7 +55,7 @@ pub struct RolloutState {
 
 /// What keeps a node from following an order.
 #[derive(Clone, Copy, Debug)]
-pub struct RolloutHold<'a> {
+pub(crate) struct RolloutHold<'a> {
     /// Pin, as text.
     pub pinned: Option<&'a str>,
     /// True when no maintenance window is open.
@@ -68,8 +68,9 @@ pub struct RolloutHold<'a> {
 
 impl RolloutHold<'_> {
     /// No hold, for a node that follows this.
+    #[cfg(test)]
     #[must_use]
-    pub const fn none(follow: FollowMode) -> Self {
+    pub(crate) const fn none(follow: FollowMode) -> Self {
         Self { pinned: None, closed: false, paused: false, follow }
     }
 }
@@ -79,7 +80,7 @@ impl RolloutState {
     ///
     /// # Errors
     /// Fails when the file is damaged or cannot be read.
-    pub fn read(paths: &Paths) -> Result<Self, JsonFileError> {
+    pub(crate) fn read(paths: &Paths) -> Result<Self, JsonFileError> {
         Ok(json_file::read(&paths.rollout_states())?.unwrap_or_default())
     }
 
@@ -87,7 +88,7 @@ impl RolloutState {
     ///
     /// # Errors
     /// Fails when it cannot be read or written: nothing that depends on it may be done then.
-    pub fn update<R: Default>(
+    pub(crate) fn update<R: Default>(
         paths: &Paths,
         change: impl FnOnce(&mut Self) -> R,
     ) -> Result<(Self, R), JsonFileError> {
@@ -106,7 +107,7 @@ impl RolloutState {
     ///
     /// # Errors
     /// As [`RolloutState::update`].
-    pub fn step(
+    pub(crate) fn step(
         paths: &Paths,
         event: NodeEvent,
         head: Option<&Revision>,
@@ -124,7 +125,7 @@ impl RolloutState {
 
     /// Takes over all records that include this node. A deleted record is dropped, a record older than the
     /// known one is ignored.
-    pub fn observe(&mut self, read: &[RolloutRecord], me: &NodeReport) {
+    pub(crate) fn observe(&mut self, read: &[RolloutRecord], me: &NodeReport) {
         let me = NodeReport { updated_at: Timestamp::UNIX_EPOCH, ..me.clone() };
         let names = |record: &RolloutRecord| match record.mode {
             RolloutMode::Driver => record.batch_of(&me.id).is_some(),
@@ -146,7 +147,7 @@ impl RolloutState {
     }
 
     /// The node has this revision and is in no rollout: this is what it rolls back to.
-    pub fn set_settled(&mut self, current: Option<&str>) {
+    pub(crate) fn set_settled(&mut self, current: Option<&str>) {
         if self.node.phase == NodePhase::Idle {
             let running = current.unwrap_or_default();
             if self.node.running != running {
@@ -161,7 +162,7 @@ impl RolloutState {
     /// The record that counts: that of the current rollout, otherwise the newest. The latest order for a node
     /// applies, whatever happened to earlier ones.
     #[must_use]
-    pub fn leading_record(&self) -> Option<&RolloutRecord> {
+    pub(crate) fn leading_record(&self) -> Option<&RolloutRecord> {
         if let Some(rollout) = self.node.current_rollout() {
             return self.records.iter().find(|record| record.id == *rollout);
         }
@@ -170,7 +171,7 @@ impl RolloutState {
 
     /// Action that is required of the node now.
     #[must_use]
-    pub fn desired_action(&self, hold: RolloutHold<'_>, now: Timestamp) -> Option<NodeEvent> {
+    pub(crate) fn desired_action(&self, hold: RolloutHold<'_>, now: Timestamp) -> Option<NodeEvent> {
         if let (Some(rollout), Some(pinned)) = (self.node.current_rollout(), hold.pinned) {
             return Some(NodeEvent::Withdraw(rollout.clone(), format!("the node is {pinned}")));
         }
@@ -197,7 +198,12 @@ impl RolloutState {
 
     /// What rollouts require for heads of branches; none when heads count as usual.
     #[must_use]
-    pub fn constraint(&self, id: &NodeId, follow: FollowMode, now: Timestamp) -> Option<RolloutConstraint> {
+    pub(crate) fn constraint(
+        &self,
+        id: &NodeId,
+        follow: FollowMode,
+        now: Timestamp,
+    ) -> Option<RolloutConstraint> {
         let is_free = |record: &&RolloutRecord| {
             let is_over = match record.mode {
                 RolloutMode::Driver => record.state == RolloutStatus::Completed,
@@ -230,13 +236,13 @@ impl RolloutState {
 
     /// True while the node runs a revision that is not confirmed: only the rollout judges it.
     #[must_use]
-    pub fn is_judging(&self, revision: &str) -> bool {
+    pub(crate) fn is_judging(&self, revision: &str) -> bool {
         self.node.is_unconfirmed() && self.node.current_version() == revision
     }
 
     /// The order that the node follows.
     #[must_use]
-    pub const fn current_order(&self) -> Option<&RolloutOrder> {
+    pub(crate) const fn current_order(&self) -> Option<&RolloutOrder> {
         match &self.node.phase {
             NodePhase::Idle => None,
             NodePhase::Preparing { order, .. }
@@ -250,7 +256,7 @@ impl RolloutState {
     /// True when an active rollout includes this node: it polls faster then. A node that has finished a clock
     /// rollout expects nothing more.
     #[must_use]
-    pub fn is_under_way(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_under_way(&self, now: Timestamp) -> bool {
         let goes_on = |record: &RolloutRecord| {
             !(is_over(record, now) || record.mode == RolloutMode::Clock && self.has_finished(record))
         };
@@ -259,7 +265,7 @@ impl RolloutState {
 
     /// True when the rollout that the node waits for, or is in, ignores windows.
     #[must_use]
-    pub fn is_emergency(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_emergency(&self, now: Timestamp) -> bool {
         self.leading_record()
             .is_some_and(|record| record.profile == RolloutProfile::Emergency && !is_over(record, now))
     }

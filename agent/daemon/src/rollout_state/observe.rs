@@ -28,7 +28,7 @@ use zagent_config::json_file::JsonFileError;
 impl RolloutState {
     /// Moves an unreadable file aside and logs an error: its content is lost, and the records are read again.
     /// Holding the node forever would not be safer, because the file cannot be repaired manually.
-    pub fn move_aside_damaged(paths: &Paths) {
+    pub(crate) fn move_aside_damaged(paths: &Paths) {
         let Err(damaged @ JsonFileError::Damaged { .. }) = Self::read(paths) else { return };
         let path = paths.rollout_states();
         let aside = path.with_extension("damaged");
@@ -44,7 +44,7 @@ impl RolloutState {
     }
 
     /// False when there are no records and never were: a node that was never in a rollout has no such file.
-    pub fn is_news(paths: &Paths, found: &FoundRecords) -> bool {
+    pub(crate) fn is_news(paths: &Paths, found: &FoundRecords) -> bool {
         !found.records.is_empty() || paths.rollout_states().exists()
     }
 
@@ -52,7 +52,11 @@ impl RolloutState {
     ///
     /// # Errors
     /// As [`RolloutState::update`].
-    pub fn store_records(paths: &Paths, found: FoundRecords, me: &NodeReport) -> Result<(), JsonFileError> {
+    pub(crate) fn store_records(
+        paths: &Paths,
+        found: FoundRecords,
+        me: &NodeReport,
+    ) -> Result<(), JsonFileError> {
         let FoundRecords { mut records, unread } = found;
         Self::update(paths, |rollout_state| {
             let known = rollout_state.records.iter().filter(|record| unread.contains(&record.id)).cloned();
@@ -93,7 +97,7 @@ impl Turn<'_> {
     }
 
     /// Reads the records.
-    pub fn read_records(&self, runner: &mut TurnRunner<'_>) {
+    pub(crate) fn read_records(&self, runner: &mut TurnRunner<'_>) {
         let heard = node_report::open_records(self.settings).map_err(|error| error_chain(&error)).and_then(
             |records| {
                 let Some(mut records) = records else { return Ok(()) };

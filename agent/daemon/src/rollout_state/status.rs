@@ -8,12 +8,12 @@ use super::RolloutState;
 use crate::status::RolloutSummary;
 
 /// Why a node that waits for rollouts takes nothing by itself.
-pub const ONLY_ROLLOUTS: &str = "`rollout.follow` is `rollouts`: only a rollout moves this node; \
+pub(crate) const ONLY_ROLLOUTS: &str = "`rollout.follow` is `rollouts`: only a rollout moves this node; \
                                         `zagent rollout start --component states` begins one";
 
 impl RolloutState {
     /// Why the node does not take the head, with a way out.
-    pub fn hold_text(&self, record: &RolloutRecord, id: &NodeId) -> String {
+    pub(crate) fn hold_text(&self, record: &RolloutRecord, id: &NodeId) -> String {
         let name = &record.id;
         let more =
             format!("see `zagent rollout status {name}`, or move this node with `zagent pin REVISION`");
@@ -70,7 +70,7 @@ impl RolloutState {
 
     /// Current or last rollout of the node, for the status; none when no record includes it.
     #[must_use]
-    pub fn rollout_status(&self, id: &NodeId) -> Option<RolloutSummary> {
+    pub(crate) fn rollout_status(&self, id: &NodeId) -> Option<RolloutSummary> {
         let Some(record) = self.leading_record() else {
             let order = self.current_order()?;
             let rollout = order.rollout.clone()?;

@@ -15,7 +15,7 @@ use zagent_config::json_file::JsonFileError;
 
 /// What a node was assigned, and the alternative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RolloutPlacement {
+pub(crate) struct RolloutPlacement {
     /// The rollout.
     pub rollout: RolloutId,
     /// Assigned revision.
@@ -27,14 +27,14 @@ pub struct RolloutPlacement {
 
 impl RolloutPlacement {
     /// Created when a node starts an order.
-    pub fn from_order(order: &RolloutOrder, head: Option<&Revision>) -> Option<Self> {
+    pub(crate) fn from_order(order: &RolloutOrder, head: Option<&Revision>) -> Option<Self> {
         Some(Self { rollout: order.rollout.clone()?, to: order.to.clone(), head: head.cloned() })
     }
 }
 
 impl RolloutState {
     /// What keeps the node where the last rollout put it.
-    pub fn stay_constraint(&self) -> Option<RolloutConstraint> {
+    pub(crate) fn stay_constraint(&self) -> Option<RolloutConstraint> {
         let kept = self.kept.as_ref().filter(|_| self.node.phase == NodePhase::Idle)?;
         let last = self.node.last.as_ref()?;
         let is_there = last.outcome == NodeOutcome::Confirmed && last.rollout == kept.rollout;
@@ -47,7 +47,7 @@ impl RolloutState {
     }
 
     /// An aborted rollout with a deleted record holds no node: deleting it is how an operator releases them.
-    pub fn release_deleted(&mut self, read: &[RolloutRecord]) {
+    pub(crate) fn release_deleted(&mut self, read: &[RolloutRecord]) {
         let records = &self.records;
         self.kept.take_if(|kept| {
             let was_aborted =
@@ -60,7 +60,7 @@ impl RolloutState {
     ///
     /// # Errors
     /// As [`RolloutState::update`].
-    pub fn note_head(&self, paths: &Paths, head: Option<&Revision>) -> Result<(), JsonFileError> {
+    pub(crate) fn note_head(&self, paths: &Paths, head: Option<&Revision>) -> Result<(), JsonFileError> {
         let is_blind = self.kept.as_ref().is_some_and(|kept| kept.head.is_none());
         let Some(head) = head.filter(|_| is_blind) else { return Ok(()) };
         Self::update(paths, |rollout_state| {
@@ -73,7 +73,7 @@ impl RolloutState {
 }
 
 /// The head of the followed branch, as it was last seen: not one of a testing branch.
-pub fn followed_head<'m>(
+pub(crate) fn followed_head<'m>(
     newest: Option<&'m crate::memory::NewestRevision>,
     remotes: &[zagent_config::settings::RemoteSettings],
 ) -> Option<&'m Revision> {

@@ -14,7 +14,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// Saved state of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScheduledTime {
+pub(crate) struct ScheduledTime {
     /// Text of the entry when this was computed.
     pub when: String,
     /// Due time.
@@ -26,7 +26,7 @@ pub struct ScheduledTime {
 
 /// An entry and its state.
 #[derive(Clone, Debug)]
-pub struct ScheduleEntry {
+pub(crate) struct ScheduleEntry {
     pub name: String,
     when: ScheduleTrigger,
     splay: Duration,
@@ -40,7 +40,7 @@ pub struct ScheduleEntry {
 }
 
 impl ScheduleEntry {
-    pub fn new(
+    pub(crate) fn new(
         settings: &ScheduledRun,
         seed: u64,
         grace: Duration,
@@ -95,12 +95,12 @@ impl ScheduleEntry {
     }
 
     /// Due time, unless enough instances are running.
-    pub fn due_at(&self) -> Option<Timestamp> {
+    pub(crate) fn due_at(&self) -> Option<Timestamp> {
         (self.running < self.max_running).then_some(self.scheduled.at)
     }
 
     /// Reads the wall clock, which may have been changed.
-    pub fn adjust_to_clock(&mut self, now: Timestamp, zone: &TimeZone) {
+    pub(crate) fn adjust_to_clock(&mut self, now: Timestamp, zone: &TimeZone) {
         let last = self.scheduled.last.filter(|last| *last <= saturating_later(now, MAX_CLOCK_SKEW));
         let base = last.map_or(now, |last| last.max(now));
         let latest = saturating_later(self.next_occurrence(base, zone), self.splay);
@@ -109,13 +109,13 @@ impl ScheduleEntry {
         }
     }
 
-    pub fn mark_started(&mut self, now: Timestamp, zone: &TimeZone) {
+    pub(crate) fn mark_started(&mut self, now: Timestamp, zone: &TimeZone) {
         self.running += 1;
         self.scheduled.last = Some(now);
         self.advance(now, zone);
     }
 
-    pub fn mark_ended(&mut self, now: Timestamp, zone: &TimeZone) {
+    pub(crate) fn mark_ended(&mut self, now: Timestamp, zone: &TimeZone) {
         match self.running.checked_sub(1) {
             None => {
                 self.scheduled.last = Some(now);
@@ -130,7 +130,7 @@ impl ScheduleEntry {
         }
     }
 
-    pub fn skip(&mut self, now: Timestamp, zone: &TimeZone) {
+    pub(crate) fn skip(&mut self, now: Timestamp, zone: &TimeZone) {
         self.advance(now, zone);
     }
 }

@@ -8,8 +8,8 @@
 //! further poll comes after a random half to one and a half intervals. Runs without a new revision are on a
 //! grid with an offset per machine; a run shortly before its grid time replaces that one.
 
-pub mod entry;
-pub mod jitter;
+pub(crate) mod entry;
+pub(crate) mod jitter;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ use self::jitter::Jitter;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
-pub use self::entry::ScheduledTime;
+pub(crate) use self::entry::ScheduledTime;
 
 /// Maximum backoff after failures, unless the poll interval is longer.
 const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
@@ -37,7 +37,7 @@ const RETRY_BASE_DELAY: Duration = Duration::from_secs(60);
 
 /// A due action.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DueAction {
+pub(crate) enum DueAction {
     /// Poll the remotes.
     Poll,
     /// Retry a failed run.
@@ -50,7 +50,7 @@ pub enum DueAction {
 
 /// Result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PollResult {
+pub(crate) enum PollResult {
     /// Nothing new.
     Nothing,
     /// A new revision.
@@ -65,7 +65,7 @@ pub enum PollResult {
 /// State that survives the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SchedulerState {
+pub(crate) struct SchedulerState {
     /// End of the last run.
     pub last_run: Option<Timestamp>,
     /// Number of consecutive failed runs.
@@ -80,7 +80,7 @@ impl SchedulerState {
     /// # Errors
     /// Fails when the file is damaged or cannot be read. It is safe to continue with an empty state: entries
     /// are then computed again.
-    pub fn read(path: &Path) -> Result<Self, JsonFileError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, JsonFileError> {
         Ok(json_file::read(path)?.unwrap_or_default())
     }
 }
@@ -104,7 +104,7 @@ impl Timer {
 
 /// What is due, and when.
 #[derive(Clone, Debug)]
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     poll_every: Duration,
     run_every: Duration,
     seed: u64,
@@ -125,7 +125,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Creates a scheduler; `seed` is fixed per machine, `zone` applies to cron expressions.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         settings: &Settings,
         seed: u64,
         zone: TimeZone,
@@ -167,7 +167,7 @@ impl Scheduler {
 
     /// Next due action and its time; in the past when overdue. Actions due at the same time are ordered:
     /// poll, retry, converge, entries by name.
-    pub fn next(&mut self, now: Timestamp) -> (Timestamp, DueAction) {
+    pub(crate) fn next(&mut self, now: Timestamp) -> (Timestamp, DueAction) {
         self.clamp_clock_jumps(now);
         let poll = self.poll.map(|alarm| (alarm.at, DueAction::Poll));
         let retry = self.retry.map(|alarm| (alarm.at, DueAction::Retry));
@@ -193,7 +193,7 @@ impl Scheduler {
     }
 
     /// Handles the end of a poll.
-    pub fn poll_ended(&mut self, now: Timestamp, polled: PollResult) {
+    pub(crate) fn poll_ended(&mut self, now: Timestamp, polled: PollResult) {
         if self.poll.is_none() {
             return;
         }
@@ -216,7 +216,7 @@ impl Scheduler {
     }
 
     /// Handles the end of a run, whatever triggered it; `news` for the first run of a new revision.
-    pub fn run_ended(&mut self, now: Timestamp, ok: bool, news: bool) {
+    pub(crate) fn run_ended(&mut self, now: Timestamp, ok: bool, news: bool) {
         self.last_run = Some(now);
         self.converge = self.next_converge(now, now);
         self.failures = match (ok, news) {
@@ -228,19 +228,19 @@ impl Scheduler {
     }
 
     /// An entry is about to run. Saved before it starts: an entry that kills the agent is not started again.
-    pub fn entry_started(&mut self, name: &str, now: Timestamp) {
+    pub(crate) fn entry_started(&mut self, name: &str, now: Timestamp) {
         let zone = &self.zone;
         self.entries.iter_mut().filter(|e| e.name == name).for_each(|e| e.mark_started(now, zone));
     }
 
     /// Handles the end of an entry.
-    pub fn entry_ended(&mut self, name: &str, now: Timestamp) {
+    pub(crate) fn entry_ended(&mut self, name: &str, now: Timestamp) {
         let zone = &self.zone;
         self.entries.iter_mut().filter(|e| e.name == name).for_each(|e| e.mark_ended(now, zone));
     }
 
     /// Something due is skipped (the agent is paused, no window is open): it is due again at its next time.
-    pub fn skip_due(&mut self, due: &DueAction, now: Timestamp) {
+    pub(crate) fn skip_due(&mut self, due: &DueAction, now: Timestamp) {
         match due {
             DueAction::Poll => self.poll_ended(now, PollResult::Nothing),
             DueAction::Retry => self.retry = Some(self.next_retry(now)),
@@ -253,14 +253,14 @@ impl Scheduler {
     }
 
     /// A request: everything except the schedule is due now.
-    pub fn trigger_now(&mut self, now: Timestamp) {
+    pub(crate) fn trigger_now(&mut self, now: Timestamp) {
         self.poll_failures = 0;
         self.poll = self.poll.map(|_| Timer::start_after(now, Duration::ZERO));
         self.converge = Timer::start_after(now, Duration::ZERO);
     }
 
     /// Polls within this time, whatever the interval is; failing remotes keep their backoff.
-    pub fn poll_within(&mut self, now: Timestamp, within: Duration) {
+    pub(crate) fn poll_within(&mut self, now: Timestamp, within: Duration) {
         if self.poll_failures > 0 {
             return;
         }
@@ -271,31 +271,31 @@ impl Scheduler {
 
     /// Backoff after consecutive failures: longer each time, and random, so that a fleet does not come back
     /// at once.
-    pub fn backoff_delay(&mut self, first: Duration, failures: u32, most: Duration) -> Duration {
+    pub(crate) fn backoff_delay(&mut self, first: Duration, failures: u32, most: Duration) -> Duration {
         Backoff::new(first, most).half_jitter(failures.saturating_sub(1), self.jitter.next_number())
     }
 
     /// Time of the next run without a new revision: a retry or a scheduled one.
     #[must_use]
-    pub fn next_run(&self) -> Timestamp {
+    pub(crate) fn next_run(&self) -> Timestamp {
         self.retry.map_or(self.converge.at, |retry| retry.at.min(self.converge.at))
     }
 
     /// Time of the next poll.
     #[must_use]
-    pub fn next_poll(&self) -> Option<Timestamp> {
+    pub(crate) fn next_poll(&self) -> Option<Timestamp> {
         self.poll.map(|alarm| alarm.at)
     }
 
     /// Next schedule entry and its time.
     #[must_use]
-    pub fn next_entry(&self) -> Option<(&str, Timestamp)> {
+    pub(crate) fn next_entry(&self) -> Option<(&str, Timestamp)> {
         self.entries.iter().filter_map(|e| Some((e.name.as_str(), e.due_at()?))).min_by_key(|(_, at)| *at)
     }
 
     /// State that must survive the process.
     #[must_use]
-    pub fn state_to_save(&self) -> SchedulerState {
+    pub(crate) fn state_to_save(&self) -> SchedulerState {
         let entries = self.entries.iter().map(|e| (e.name.clone(), e.scheduled.clone())).collect();
         SchedulerState { last_run: self.last_run, failures: self.failures, entries }
     }
@@ -304,7 +304,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// Fails when the file cannot be written; the next call tries again.
-    pub fn save(&mut self, path: &Path) -> Result<(), JsonFileError> {
+    pub(crate) fn save(&mut self, path: &Path) -> Result<(), JsonFileError> {
         let saved = self.state_to_save();
         if saved != self.saved {
             json_file::write(path, &saved)?;

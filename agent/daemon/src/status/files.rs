@@ -158,7 +158,7 @@ impl From<reboot::RebootNeed> for RebootStatus {
 impl HealthStatus {
     /// Result of a check round that ended at a time.
     #[must_use]
-    pub fn from_result(verdict: &health::HealthResult, at: Timestamp) -> Self {
+    pub(crate) fn from_result(verdict: &health::HealthResult, at: Timestamp) -> Self {
         let health::HealthResult { name, required, ok, said, .. } = verdict;
         Self { name: name.clone(), required: *required, healthy: *ok, message: said.clone(), at }
     }
@@ -167,7 +167,7 @@ impl HealthStatus {
 impl WindowStatus {
     /// Whether changes are allowed at a time.
     #[must_use]
-    pub fn at_time(windows: &[settings::MaintenanceWindow], now: Timestamp, zone: &TimeZone) -> Self {
+    pub(crate) fn at_time(windows: &[settings::MaintenanceWindow], now: Timestamp, zone: &TimeZone) -> Self {
         match windows::window_state(windows, now, zone) {
             WindowState::Open { .. } if windows.is_empty() => Self::Always,
             WindowState::Open { until } => Self::Open { until },

@@ -20,7 +20,7 @@ impl StatesSync<'_> {
     ///
     /// # Errors
     /// Fails when the cache cannot be used.
-    pub fn sync_to(
+    pub(crate) fn sync_to(
         &mut self,
         constraint: &RolloutConstraint,
         options: SyncOptions,

@@ -23,14 +23,14 @@ use zagent_config::error_chain;
 const ON_BOARD: &str = "board";
 
 /// The records and the board, if configured.
-pub struct BoardLink {
+pub(crate) struct BoardLink {
     settings: Settings,
     records: Option<BoardRecords>,
     reports: Option<BoardReports>,
 }
 
 impl BoardLink {
-    pub fn open(settings: &Settings) -> Result<Box<dyn RolloutLink>, String> {
+    pub(crate) fn open(settings: &Settings) -> Result<Box<dyn RolloutLink>, String> {
         // A node without any place for records takes part in nothing, which is no fault; one that is there and says no is.
         let records = crate::open_records(settings).map_err(|error| error_chain(&error))?;
         let reports = BoardReports::open(settings).map_err(|error| error_chain(&error))?;
@@ -56,7 +56,7 @@ impl RolloutLink for BoardLink {
 }
 
 /// Binaries, from the locations in the records.
-pub struct RecordArtifacts {
+pub(crate) struct RecordArtifacts {
     pub load: LoadSettings,
 }
 

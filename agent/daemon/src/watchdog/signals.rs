@@ -12,12 +12,12 @@ use zagent_rollout::watchdog::WatchdogSignal;
 const STACK_BYTES: usize = 64 << 10;
 
 /// Listens until it is dropped; the threads end with the program.
-pub struct WatchdogSignals {
+pub(crate) struct WatchdogSignals {
     handlers: Vec<SigId>,
 }
 
 /// Sends signals to the watchdog from now on.
-pub fn watch_signals(
+pub(crate) fn watch_signals(
     ring: impl Fn(WatchdogSignal) -> bool + Send + Clone + 'static,
 ) -> io::Result<WatchdogSignals> {
     let mut signals = WatchdogSignals { handlers: Vec::new() };

@@ -29,12 +29,13 @@ use self::watcher::ProcessWatcher;
 use super::CancelToken;
 use crate::fs::FsRoot;
 
-pub use self::spawn::{find_program, spawn_detached};
+pub use self::spawn::find_program;
+pub(crate) use self::spawn::spawn_detached;
 
 /// How long a command may run when nothing else is said.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many bytes of each output stream are kept when nothing else is said.
-pub const OUTPUT_CAP: usize = 1 << 20;
+pub(crate) const OUTPUT_CAP: usize = 1 << 20;
 
 /// What to run, and within which bounds.
 #[derive(Clone, Debug)]
@@ -63,13 +64,13 @@ pub struct ExecCommand {
     /// Ends it, with its whole process group, once somebody says so.
     pub cancel: Option<Arc<CancelToken>>,
     /// A word to stop does not end it: what it does must not be left half-way.
-    pub uninterruptible: bool,
+    pub(crate) uninterruptible: bool,
     /// The bits that its new files do not get; the agent's own when none.
     pub umask: Option<u32>,
     /// Who it runs as; the agent itself when none.
     pub user: Option<UserIds>,
     /// How much it stands back for others: -20 to 19; as the agent when none.
-    pub nice: Option<i32>,
+    pub(crate) nice: Option<i32>,
     /// Keeps its arguments out of the log.
     pub hide_args: bool,
     /// Where its paths begin: below another root than `/` it is started by `chroot`. [`Machine`](crate::Machine) sets it.

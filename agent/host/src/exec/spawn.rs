@@ -33,9 +33,9 @@ const CHDIR_SCRIPT: &str = r#"cd "$0" && exec "$@""#;
 
 /// Our ends of the child's streams.
 #[derive(Default)]
-pub struct ChildPipes {
+pub(crate) struct ChildPipes {
     pub stdin: Option<OwnedFd>,
-    pub outputs: [Option<OwnedFd>; 2],
+    pub(crate) outputs: [Option<OwnedFd>; 2],
 }
 
 /// Where a program is: a path as it is, a name in the directories of `path` (colon-separated).
@@ -78,7 +78,7 @@ fn find_program_in(root: &FsRoot, program: &OsStr, path: Option<&OsStr>) -> io::
 }
 
 /// A program that was just written is busy for as long as another thread's new child still holds its file.
-pub fn spawn_with_retry(command: &ExecCommand) -> Result<(Child, ChildPipes), ExecError> {
+pub(crate) fn spawn_with_retry(command: &ExecCommand) -> Result<(Child, ChildPipes), ExecError> {
     let argv = SpawnArgv::for_command(command)?;
     let fail = |source| ExecError::Start { program: command.program.clone(), source };
     for _ in 1..BUSY_RETRIES {
@@ -94,7 +94,7 @@ pub fn spawn_with_retry(command: &ExecCommand) -> Result<(Child, ChildPipes), Ex
 ///
 /// # Errors
 /// Fails when it cannot be started.
-pub fn spawn_detached(command: &ExecCommand) -> Result<u32, ExecError> {
+pub(crate) fn spawn_detached(command: &ExecCommand) -> Result<u32, ExecError> {
     let silent = ExecCommand { output_cap: 0, stdin: Vec::new(), ..command.clone() };
     let (mut child, _) = super::start_checked(&silent)?;
     let pid = child.id();

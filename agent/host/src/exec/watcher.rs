@@ -31,7 +31,7 @@ enum KillPhase {
 }
 
 /// A running command, as the loop sees it.
-pub struct ProcessWatcher<'a> {
+pub(crate) struct ProcessWatcher<'a> {
     group: Option<Pid>,
     pidfd: Option<OwnedFd>,
     stdin: Option<std::fs::File>,
@@ -52,7 +52,7 @@ pub struct ProcessWatcher<'a> {
 }
 
 impl<'a> ProcessWatcher<'a> {
-    pub fn new(child: &Child, pipes: ChildPipes, command: &'a ExecCommand) -> Self {
+    pub(crate) fn new(child: &Child, pipes: ChildPipes, command: &'a ExecCommand) -> Self {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         Self {
             group,
@@ -74,12 +74,12 @@ impl<'a> ProcessWatcher<'a> {
     }
 
     /// True when it did not end by itself.
-    pub fn was_killed(&self) -> bool {
+    pub(crate) fn was_killed(&self) -> bool {
         self.kill_reason.is_some()
     }
 
     /// Feeds, reads and waits until the leader has ended and its output is read or held by others.
-    pub fn wait_until_exit(&mut self) -> io::Result<()> {
+    pub(crate) fn wait_until_exit(&mut self) -> io::Result<()> {
         loop {
             self.poll_events()?;
             self.write_stdin();
@@ -120,7 +120,7 @@ impl<'a> ProcessWatcher<'a> {
         self.deadline = Instant::now().checked_add(KILL_GRACE_PERIOD);
     }
 
-    pub fn signal_group(&self, signal: Signal) {
+    pub(crate) fn signal_group(&self, signal: Signal) {
         if let Some(group) = self.group {
             // A group that is already gone is what we wanted.
             let _ = rustix::process::kill_process_group(group, signal);
@@ -202,7 +202,7 @@ impl<'a> ProcessWatcher<'a> {
         }
     }
 
-    pub fn into_outcome(self, pid: u32, status: ExitStatus) -> ExitOutcome {
+    pub(crate) fn into_outcome(self, pid: u32, status: ExitStatus) -> ExitOutcome {
         let end = self.kill_reason.unwrap_or_else(|| match (status.code(), status.signal()) {
             (Some(code), _) => ExitReason::Exited(code),
             (None, Some(signal)) => ExitReason::Signaled(signal),

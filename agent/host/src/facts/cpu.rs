@@ -6,14 +6,14 @@ use super::tree::FactsRoot;
 use super::{Facts, string_list};
 
 pub const NAMES: &[&str] = &["num_cpus", "cpu_model", "cpu_flags"];
-pub const MEMORY: &[&str] = &["mem_total", "swap_total"];
+pub(crate) const MEMORY: &[&str] = &["mem_total", "swap_total"];
 
 /// Enough for the first processors; the kernel writes the rest only when asked, which is slow on large machines.
 const HEAD: usize = 16 << 10;
 const CPUINFO: &str = "/proc/cpuinfo";
 
 /// The start of `/proc/cpuinfo`.
-pub fn read_cpuinfo_head(tree: &FactsRoot) -> Vec<u8> {
+pub(crate) fn read_cpuinfo_head(tree: &FactsRoot) -> Vec<u8> {
     tree.read_head(CPUINFO, HEAD).unwrap_or_default()
 }
 

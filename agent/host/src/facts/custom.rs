@@ -36,7 +36,7 @@ impl std::fmt::Display for FactWarning {
 
 /// Facts of one's own.
 #[derive(Debug, Default)]
-pub struct CustomFacts {
+pub(crate) struct CustomFacts {
     pub facts: Map,
     pub origins: BTreeMap<String, FactOrigin>,
     pub warnings: Vec<FactWarning>,
@@ -44,7 +44,7 @@ pub struct CustomFacts {
 
 impl CustomFacts {
     /// Files in the order of their names, then the configuration; later wins, key by key.
-    pub fn read(sources: &FactSources) -> Self {
+    pub(crate) fn read(sources: &FactSources) -> Self {
         let mut custom = Self::default();
         if let Some(dir) = &sources.facts_dir {
             custom.read_dir(dir, sources);

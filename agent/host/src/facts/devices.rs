@@ -5,16 +5,16 @@ use zagent_config::{Map, Value};
 use super::tree::FactsRoot;
 use super::{Facts, string_list};
 
-pub const GPUS: &[&str] = &["num_gpus", "gpus"];
-pub const DISKS: &[&str] = &["disks", "ssds", "fibre_channel_host"];
-pub const RAID: &[&str] = &["mdadm"];
-pub const LVM: &[&str] = &["lvm"];
+pub(crate) const GPUS: &[&str] = &["num_gpus", "gpus"];
+pub(crate) const DISKS: &[&str] = &["disks", "ssds", "fibre_channel_host"];
+pub(crate) const RAID: &[&str] = &["mdadm"];
+pub(crate) const LVM: &[&str] = &["lvm"];
 
 const PCI: &str = "/sys/bus/pci/devices";
 /// The list of names of PCI devices, where distributions keep it.
 const PCI_IDS: [&str; 3] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids"];
 
-pub fn gpus(facts: &Facts) -> Map {
+pub(crate) fn gpus(facts: &Facts) -> Map {
     let tree = &facts.tree;
     let hex = |device: &str, file: &str| tree.read_line(&format!("{PCI}/{device}/{file}"));
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ fn device_name<'a>(names: &'a str, vendor: &str, device: &str) -> Option<&'a str
     devices.filter_map(|line| line.strip_prefix('\t')).find_map(|line| named(line, device))
 }
 
-pub fn disks(facts: &Facts) -> Map {
+pub(crate) fn disks(facts: &Facts) -> Map {
     let tree = &facts.tree;
     let (mut spinning, mut solid) = (Vec::new(), Vec::new());
     for name in tree.list_names("/sys/block") {
@@ -82,7 +82,7 @@ pub fn disks(facts: &Facts) -> Map {
     ])
 }
 
-pub fn raid(facts: &Facts) -> Map {
+pub(crate) fn raid(facts: &Facts) -> Map {
     let Some(text) = facts.tree.read_text("/proc/mdstat") else { return Map::new() };
     let is_device = |l: &&str| !l.starts_with("Personalities") && !l.starts_with([' ', '\t']);
     let lines = text.lines().filter(is_device);

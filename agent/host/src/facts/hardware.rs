@@ -5,7 +5,7 @@ use zagent_config::{Map, Value};
 use super::Facts;
 use super::tree::FactsRoot;
 
-pub const NAMES: &[&str] = &[
+pub(crate) const NAMES: &[&str] = &[
     "biosversion",
     "biosvendor",
     "boardname",
@@ -15,8 +15,8 @@ pub const NAMES: &[&str] = &[
     "uuid",
     "serialnumber",
 ];
-pub const MACHINE_ID: &[&str] = &["machine_id"];
-pub const EFI: &[&str] = &["efi", "efi-secure-boot"];
+pub(crate) const MACHINE_ID: &[&str] = &["machine_id"];
+pub(crate) const EFI: &[&str] = &["efi", "efi-secure-boot"];
 
 /// The files of the firmware tables, beside `NAMES`.
 const FILES: [&str; 8] = [
@@ -30,7 +30,7 @@ const FILES: [&str; 8] = [
     "product_serial",
 ];
 
-pub fn collect(facts: &Facts) -> Map {
+pub(crate) fn collect(facts: &Facts) -> Map {
     let tree = &facts.tree;
     let mut map = device_tree(tree);
     if !tree.exists("/sys/class/dmi/id") {
@@ -70,13 +70,13 @@ fn device_tree(tree: &FactsRoot) -> Map {
     map
 }
 
-pub fn machine_id(facts: &Facts) -> Map {
+pub(crate) fn machine_id(facts: &Facts) -> Map {
     let paths = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
     let id = paths.iter().find_map(|path| facts.tree.read_line(path));
     id.map(|id| Map::from_iter([("machine_id", id)])).unwrap_or_default()
 }
 
-pub fn efi(facts: &Facts) -> Map {
+pub(crate) fn efi(facts: &Facts) -> Map {
     let tree = &facts.tree;
     let dirs = ["/sys/firmware/efi/efivars", "/sys/firmware/efi/vars"];
     let dir = dirs.into_iter().find(|dir| tree.exists(dir));

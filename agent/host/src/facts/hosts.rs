@@ -12,7 +12,7 @@ use super::network::{default_interface, own_addresses};
 use super::{Facts, resolver, string_list};
 
 pub const NAMES: &[&str] = &["localhost", "fqdn", "host", "domain"];
-pub const ADDRESSES: &[&str] = &["fqdn_ip4", "fqdn_ip6", "fqdns"];
+pub(crate) const ADDRESSES: &[&str] = &["fqdn_ip4", "fqdn_ip6", "fqdns"];
 
 /// One line of `/etc/hosts`.
 struct HostsLine<'a> {

@@ -8,7 +8,7 @@ use super::tree::FactsRoot;
 
 pub const NAMES: &[&str] = &["init"];
 pub const SYSTEMD: &[&str] = &["systemd"];
-pub const SELINUX: &[&str] = &["selinux"];
+pub(crate) const SELINUX: &[&str] = &["selinux"];
 
 /// Where distributions keep the private libraries of systemd, beside a directory a processor family.
 const LIBRARY_DIRS: [&str; 4] = [

@@ -4,10 +4,10 @@ use zagent_config::{Map, Value};
 
 use super::Facts;
 
-pub const NAMES: &[&str] = &["kernel", "nodename", "kernelrelease", "kernelversion", "cpuarch"];
-pub const PARAMETERS: &[&str] = &["kernelparams"];
+pub(crate) const NAMES: &[&str] = &["kernel", "nodename", "kernelrelease", "kernelversion", "cpuarch"];
+pub(crate) const PARAMETERS: &[&str] = &["kernelparams"];
 
-pub fn collect(facts: &Facts) -> Map {
+pub(crate) fn collect(facts: &Facts) -> Map {
     let uname = facts.sources.system.uname();
     Map::from_iter([
         ("kernel", uname.kernel),
@@ -18,7 +18,7 @@ pub fn collect(facts: &Facts) -> Map {
     ])
 }
 
-pub fn parameters(facts: &Facts) -> Map {
+pub(crate) fn parameters(facts: &Facts) -> Map {
     let words = facts.tree.read_text("/proc/cmdline").and_then(|line| shell_words(&line));
     let pairs = words.map(|words| words.iter().map(|w| pair(w)).collect::<Value>());
     pairs.map(|pairs| Map::from_iter([("kernelparams", pairs)])).unwrap_or_default()
@@ -36,7 +36,7 @@ fn pair(word: &str) -> Value {
 }
 
 /// Splits as a POSIX shell does, without expansions; `None` when a quote is left open.
-pub fn shell_words(line: &str) -> Option<Vec<String>> {
+pub(crate) fn shell_words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = line.chars();

@@ -15,19 +15,19 @@
 pub mod cpu;
 pub mod custom;
 pub mod devices;
-pub mod hardware;
+pub(crate) mod hardware;
 pub mod hosts;
 pub mod init;
-pub mod kernel;
+pub(crate) mod kernel;
 pub mod network;
 pub mod os;
 pub mod process;
-pub mod resolver;
+pub(crate) mod resolver;
 pub mod system;
 #[cfg(test)]
 pub mod testing;
 pub mod tree;
-pub mod virtualization;
+pub(crate) mod virtualization;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -36,17 +36,17 @@ use std::time::Duration;
 use zagent_config::{Map, Value};
 
 pub use custom::FactWarning;
-pub use system::{IpWithPrefix, LiveSystem, NetInterface, ProcessIds, System, Uname};
+pub use system::{IpWithPrefix, LiveSystem, NetInterface, System};
 
 use custom::CustomFacts;
 use tree::FactsRoot;
 
 /// Where facts of one's own are looked for when nothing else is said.
-pub const FACTS_DIR: &str = zagent_config::paths::DEFAULT_FACTS_DIR;
+pub(crate) const FACTS_DIR: &str = zagent_config::paths::DEFAULT_FACTS_DIR;
 /// How long one executable of the facts directory may run.
-pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// What the fact `master` says when nothing else is said, as in Salt.
-pub const DEFAULT_MASTER: &str = "salt";
+pub(crate) const DEFAULT_MASTER: &str = "salt";
 
 /// Facts of one host, by Salt's grain names.
 pub trait Grains: Send + Sync {
@@ -77,7 +77,7 @@ pub enum FactOrigin {
 }
 
 /// Reads a file of facts: YAML as states and pillars are read.
-pub type ParseYaml = fn(&str) -> Result<Value, String>;
+pub(crate) type ParseYaml = fn(&str) -> Result<Value, String>;
 
 /// What facts are made from.
 pub struct FactSources {

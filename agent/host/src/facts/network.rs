@@ -10,7 +10,7 @@ use super::{Facts, string_list};
 
 pub const NAMES: &[&str] =
     &["hwaddr_interfaces", "ip_interfaces", "ip4_interfaces", "ip6_interfaces", "ipv4", "ipv6"];
-pub const GATEWAYS: &[&str] = &["ip_gw", "ip4_gw", "ip6_gw"];
+pub(crate) const GATEWAYS: &[&str] = &["ip_gw", "ip4_gw", "ip6_gw"];
 
 /// Flags of a route: in use, and refusing traffic.
 const UP: u32 = 0x1;
@@ -80,7 +80,7 @@ fn sorted(interfaces: &[NetInterface], is_v4: bool) -> Value {
 }
 
 /// The addresses by which others reach this host, of one interface or of all.
-pub fn own_addresses(interfaces: &[NetInterface], only: Option<&str>) -> Vec<IpAddr> {
+pub(crate) fn own_addresses(interfaces: &[NetInterface], only: Option<&str>) -> Vec<IpAddr> {
     let is_reachable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
@@ -145,11 +145,11 @@ const fn is_usable(flags: u32) -> bool {
 }
 
 /// The interface that holds the default route.
-pub fn default_interface(tree: &FactsRoot) -> Option<String> {
+pub(crate) fn default_interface(tree: &FactsRoot) -> Option<String> {
     default_route4(tree).or_else(|| default_route6(tree)).map(|r| r.interface)
 }
 
-pub fn gateways(facts: &Facts) -> Map {
+pub(crate) fn gateways(facts: &Facts) -> Map {
     let (v4, v6) = (default_route4(&facts.tree), default_route6(&facts.tree));
     let fact = |route: &Option<Route>| match route {
         None => Value::Bool(false),

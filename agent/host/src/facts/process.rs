@@ -9,7 +9,7 @@ use zagent_config::{Map, Value};
 
 use super::{Facts, string_list};
 
-pub const ID: &[&str] = &["id", "server_id", "master"];
+pub(crate) const ID: &[&str] = &["id", "server_id", "master"];
 pub const NAMES: &[&str] = &[
     "username",
     "groupname",
@@ -23,8 +23,8 @@ pub const NAMES: &[&str] = &[
     "ps",
     "transactional",
 ];
-pub const LOCALE: &[&str] = &["locale_info"];
-pub const VERSIONS: &[&str] = &["saltversion", "saltversioninfo", "zagentversion", "pythonversion"];
+pub(crate) const LOCALE: &[&str] = &["locale_info"];
+pub(crate) const VERSIONS: &[&str] = &["saltversion", "saltversioninfo", "zagentversion", "pythonversion"];
 
 /// The Salt whose states run here unchanged; formulas compare with it.
 const SALT: &str = "3008.3";

@@ -7,7 +7,7 @@ use zagent_config::{Map, Value};
 use super::tree::FactsRoot;
 use super::{Facts, string_list};
 
-pub const NAMES: &[&str] = &["dns"];
+pub(crate) const NAMES: &[&str] = &["dns"];
 
 const RESOLV: &str = "/etc/resolv.conf";
 /// The servers behind systemd's stub resolver.
@@ -72,7 +72,7 @@ fn network(text: &str) -> Option<String> {
     (is_network || mask.is_none()).then(|| format!("{address}/{}", Ipv4Addr::from_bits(bits)))
 }
 
-pub fn collect(facts: &Facts) -> Map {
+pub(crate) fn collect(facts: &Facts) -> Map {
     let path = if facts.tree.exists(BEHIND_STUB) { BEHIND_STUB } else { RESOLV };
     let Some(text) = facts.tree.read_text(path) else { return Map::new() };
     let found = parse_resolv_conf(&text);
@@ -92,7 +92,7 @@ pub fn collect(facts: &Facts) -> Map {
 }
 
 /// The domain that short names are completed with; empty when there is none.
-pub fn search_domain(tree: &FactsRoot) -> String {
+pub(crate) fn search_domain(tree: &FactsRoot) -> String {
     let found = parse_resolv_conf(&tree.read_text(RESOLV).unwrap_or_default());
     let domain = found.search.into_iter().next().unwrap_or(found.domain);
     domain.trim_matches('.').to_owned()

@@ -15,7 +15,7 @@ use nix::sys::socket::SockaddrStorage;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uname {
     /// `Linux`.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// The host name.
     pub nodename: String,
     /// The release of the kernel.

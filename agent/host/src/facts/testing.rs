@@ -15,7 +15,7 @@ use super::{FactSources, Facts, Grains};
 
 /// What the kernel says on a recorded host.
 #[derive(Clone, Default)]
-pub struct FixedSystem {
+pub(crate) struct FixedSystem {
     pub uname: Uname,
     pub interfaces: Vec<NetInterface>,
     pub process: ProcessIds,
@@ -46,13 +46,13 @@ impl System for FixedSystem {
 }
 
 /// A host made of files that a test writes.
-pub struct FactsFixture {
+pub(crate) struct FactsFixture {
     dir: TempDir,
     pub system: FixedSystem,
 }
 
 impl FactsFixture {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let uname = Uname {
             kernel: "Linux".into(),
             nodename: "web-01".into(),
@@ -63,7 +63,7 @@ impl FactsFixture {
         Self { dir: tempfile::tempdir().unwrap(), system: FixedSystem { uname, ..FixedSystem::default() } }
     }
 
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path.trim_start_matches('/'))
     }
 
@@ -73,41 +73,41 @@ impl FactsFixture {
         path
     }
 
-    pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         std::fs::write(self.place(path), content).unwrap();
         self
     }
 
-    pub fn files(self, files: &[(&str, &str)]) -> Self {
+    pub(crate) fn files(self, files: &[(&str, &str)]) -> Self {
         files.iter().fold(self, |host, (path, content)| host.file(path, content))
     }
 
-    pub fn dir(self, path: &str) -> Self {
+    pub(crate) fn dir(self, path: &str) -> Self {
         std::fs::create_dir_all(self.path(path)).unwrap();
         self
     }
 
-    pub fn link(self, path: &str, to: &str) -> Self {
+    pub(crate) fn link(self, path: &str, to: &str) -> Self {
         std::os::unix::fs::symlink(to, self.place(path)).unwrap();
         self
     }
 
-    pub fn program(self, path: &str) -> Self {
+    pub(crate) fn program(self, path: &str) -> Self {
         self.script(path, "#!/bin/sh\n")
     }
 
-    pub fn script(self, path: &str, text: &str) -> Self {
+    pub(crate) fn script(self, path: &str, text: &str) -> Self {
         let host = self.file(path, text);
         std::fs::set_permissions(host.path(path), PermissionsExt::from_mode(0o755)).unwrap();
         host
     }
 
-    pub fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.system.env.insert(name.into(), value.into());
         self
     }
 
-    pub fn interface(mut self, name: &str, hwaddr: &str, addresses: &[(&str, u32)]) -> Self {
+    pub(crate) fn interface(mut self, name: &str, hwaddr: &str, addresses: &[(&str, u32)]) -> Self {
         let addresses =
             addresses.iter().map(|(ip, prefix)| IpWithPrefix { ip: address(ip), prefix: *prefix });
         self.system.interfaces.push(NetInterface {
@@ -118,11 +118,11 @@ impl FactsFixture {
         self
     }
 
-    pub fn tree(&self) -> FactsRoot {
+    pub(crate) fn tree(&self) -> FactsRoot {
         FactsRoot::new(self.dir.path().to_owned())
     }
 
-    pub fn sources(&self) -> FactSources {
+    pub(crate) fn sources(&self) -> FactSources {
         FactSources {
             root: self.dir.path().to_owned(),
             system: Box::new(self.system.clone()),
@@ -131,13 +131,13 @@ impl FactsFixture {
         }
     }
 
-    pub fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> Facts {
         Facts::new(self.sources())
     }
 
     /// Asserts facts given as JSON; `null` means that there is no such fact.
     #[track_caller]
-    pub fn expect(&self, wanted: &str) {
+    pub(crate) fn expect(&self, wanted: &str) {
         let facts = self.facts();
         let wanted = Value::from_json_str(wanted).unwrap();
         for (name, want) in wanted.as_map().unwrap().iter() {

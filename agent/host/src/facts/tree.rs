@@ -21,14 +21,14 @@ const PROGRAM_DIRS: [&str; 6] =
 
 /// The files of one host.
 #[derive(Debug)]
-pub struct FactsRoot {
+pub(crate) struct FactsRoot {
     root: PathBuf,
     /// Open only when the root is not `/`.
     fd: Option<File>,
 }
 
 impl FactsRoot {
-    pub fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         let fd = if root == Path::new("/") { None } else { File::open(&root).ok() };
         Self { root, fd }
     }
@@ -51,17 +51,17 @@ impl FactsRoot {
     }
 
     /// The bytes of a file.
-    pub fn read_bytes(&self, path: &str) -> Option<Vec<u8>> {
+    pub(crate) fn read_bytes(&self, path: &str) -> Option<Vec<u8>> {
         self.read_head(path, MAX_BYTES)
     }
 
     /// The first bytes of a file.
-    pub fn read_head(&self, path: &str, most: usize) -> Option<Vec<u8>> {
+    pub(crate) fn read_head(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         self.read_slice(path, 0, most)
     }
 
     /// Bytes out of the middle of a file; fewer where it ends.
-    pub fn read_slice(&self, path: &str, at: u64, most: usize) -> Option<Vec<u8>> {
+    pub(crate) fn read_slice(&self, path: &str, at: u64, most: usize) -> Option<Vec<u8>> {
         let file = self.open_with_flags(path, OFlags::RDONLY)?;
         let most = most.min(MAX_BYTES);
         let mut bytes = Vec::with_capacity(most.min(FIRST_READ));
@@ -85,7 +85,7 @@ impl FactsRoot {
     }
 
     /// The text of a file; what is not UTF-8 is replaced.
-    pub fn read_text(&self, path: &str) -> Option<String> {
+    pub(crate) fn read_text(&self, path: &str) -> Option<String> {
         Some(match String::from_utf8(self.read_bytes(path)?) {
             Ok(text) => text,
             Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
@@ -93,12 +93,12 @@ impl FactsRoot {
     }
 
     /// The text of a file without the white space around it.
-    pub fn read_line(&self, path: &str) -> Option<String> {
+    pub(crate) fn read_line(&self, path: &str) -> Option<String> {
         self.read_text(path).map(|t| t.trim().to_owned())
     }
 
     /// True when something is there.
-    pub fn exists(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         if self.is_live_root() {
             return rustix::fs::statat(CWD, path, AtFlags::empty()).is_ok();
         }
@@ -106,16 +106,16 @@ impl FactsRoot {
     }
 
     /// True when a directory is there.
-    pub fn is_dir(&self, path: &str) -> bool {
+    pub(crate) fn is_dir(&self, path: &str) -> bool {
         self.metadata(path).is_some_and(|m| m.is_dir())
     }
 
-    pub fn metadata(&self, path: &str) -> Option<std::fs::Metadata> {
+    pub(crate) fn metadata(&self, path: &str) -> Option<std::fs::Metadata> {
         self.open_with_flags(path, OFlags::PATH)?.metadata().ok()
     }
 
     /// The names in a directory, sorted; none when it is not there.
-    pub fn list_names(&self, path: &str) -> Vec<String> {
+    pub(crate) fn list_names(&self, path: &str) -> Vec<String> {
         let Some(dir) = self.open_with_flags(path, OFlags::RDONLY | OFlags::DIRECTORY) else {
             return Vec::new();
         };
@@ -130,13 +130,13 @@ impl FactsRoot {
     }
 
     /// What a symbolic link says.
-    pub fn read_link(&self, path: &str) -> Option<String> {
+    pub(crate) fn read_link(&self, path: &str) -> Option<String> {
         let relative = path.trim_start_matches('/');
         std::fs::read_link(self.root.join(relative)).ok()?.into_os_string().into_string().ok()
     }
 
     /// The path of a program, as seen from the root.
-    pub fn which(&self, program: &str) -> Option<String> {
+    pub(crate) fn which(&self, program: &str) -> Option<String> {
         if program.starts_with('/') {
             return self.is_program(program).then(|| program.to_owned());
         }
@@ -153,7 +153,7 @@ impl FactsRoot {
 }
 
 /// True when the name ends in this extension, in any case.
-pub fn has_extension(path: &Path, extension: &str) -> bool {
+pub(crate) fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().and_then(OsStr::to_str).is_some_and(|e| e.eq_ignore_ascii_case(extension))
 }
 

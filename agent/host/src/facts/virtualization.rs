@@ -10,7 +10,7 @@ use zagent_config::Map;
 use super::Facts;
 use super::tree::FactsRoot;
 
-pub const NAMES: &[&str] = &["virtual", "virtual_subtype"];
+pub(crate) const NAMES: &[&str] = &["virtual", "virtual_subtype"];
 
 const DMI: &str = "/sys/class/dmi/id";
 /// How firmware names the makers of virtual machines, and what `systemd-detect-virt` calls them.
@@ -74,7 +74,7 @@ impl<'a> VirtProbe<'a> {
     }
 }
 
-pub fn collect(facts: &Facts) -> Map {
+pub(crate) fn collect(facts: &Facts) -> Map {
     let probe = VirtProbe::new(facts);
     let mut found = VirtKind { kind: "physical".into(), subtype: None };
     apply_detected(&probe, &mut found);

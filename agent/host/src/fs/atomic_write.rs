@@ -25,7 +25,7 @@ const SUFFIX: &str = ".new";
 const DIGITS: usize = 24;
 
 /// A name that nobody can guess, for an entry that is not yet where it belongs.
-pub fn temp_name() -> io::Result<OsString> {
+pub(crate) fn temp_name() -> io::Result<OsString> {
     let mut random = [0_u8; DIGITS / 2];
     let mut filled = 0;
     while filled < random.len() {
@@ -43,7 +43,7 @@ pub fn temp_name() -> io::Result<OsString> {
 }
 
 /// True for a name that [`temp_name`] makes.
-pub fn is_temp_name(name: &OsStr) -> bool {
+pub(crate) fn is_temp_name(name: &OsStr) -> bool {
     let inner =
         name.as_bytes().strip_prefix(PREFIX.as_bytes()).and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
     inner.is_some_and(|hex| hex.len() == DIGITS && hex.iter().all(u8::is_ascii_hexdigit))
@@ -51,7 +51,7 @@ pub fn is_temp_name(name: &OsStr) -> bool {
 
 /// A made entry that is not yet in its place; it is removed again unless it gets there.
 #[derive(Debug)]
-pub struct TempEntry<'a> {
+pub(crate) struct TempEntry<'a> {
     dir: BorrowedFd<'a>,
     name: &'a OsStr,
     is_dir: bool,
@@ -64,7 +64,7 @@ impl<'a> TempEntry<'a> {
     }
 
     /// Moves it to its place. Where nothing stood, nothing that came meanwhile is overwritten.
-    pub fn rename_into_place(mut self, place: &PathAt, is_new: bool) -> io::Result<()> {
+    pub(crate) fn rename_into_place(mut self, place: &PathAt, is_new: bool) -> io::Result<()> {
         let flags = if is_new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         match rustix::fs::renameat_with(self.dir, self.name, self.dir, &place.name, flags) {
             // Not every file system can promise it.
@@ -93,7 +93,7 @@ impl Drop for TempEntry<'_> {
 
 /// What a new file gets.
 #[derive(Debug)]
-pub struct NewFileMeta {
+pub(crate) struct NewFileMeta {
     pub mode: u32,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -102,7 +102,7 @@ pub struct NewFileMeta {
 }
 
 /// Makes a file under another name, durable with its content, owner and mode.
-pub fn create_temp_file<'a>(
+pub(crate) fn create_temp_file<'a>(
     place: &'a PathAt,
     name: &'a OsStr,
     content: &[u8],
@@ -129,7 +129,12 @@ pub fn create_temp_file<'a>(
 /// Writes new content into the file that stands at a place: the way for a mount point (a bound `/etc/hosts` of a container),
 /// over which nothing can be moved. It is the same file afterwards, so that whoever mounted it sees the change too. Whoever
 /// reads meanwhile may see part of it; when it cannot be written, the old content is put back as far as that goes.
-pub fn write_in_place(place: &PathAt, content: &[u8], dress: &NewFileMeta, old: &Stat) -> io::Result<()> {
+pub(crate) fn write_in_place(
+    place: &PathAt,
+    content: &[u8],
+    dress: &NewFileMeta,
+    old: &Stat,
+) -> io::Result<()> {
     let before = place.read()?;
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let file = rustix::fs::openat(&place.dir, &place.name, flags, Mode::empty())?;
@@ -156,7 +161,7 @@ pub fn write_in_place(place: &PathAt, content: &[u8], dress: &NewFileMeta, old: 
 }
 
 /// Writes all of it.
-pub fn write_all(file: &OwnedFd, mut content: &[u8]) -> io::Result<()> {
+pub(crate) fn write_all(file: &OwnedFd, mut content: &[u8]) -> io::Result<()> {
     while !content.is_empty() {
         match rustix::io::write(file, content) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -169,7 +174,7 @@ pub fn write_all(file: &OwnedFd, mut content: &[u8]) -> io::Result<()> {
 }
 
 /// Makes a link under another name.
-pub fn create_temp_link<'a>(
+pub(crate) fn create_temp_link<'a>(
     place: &'a PathAt,
     name: &'a OsStr,
     target: &Path,
@@ -185,7 +190,7 @@ pub fn create_temp_link<'a>(
 }
 
 /// Gives a file a second name.
-pub fn create_temp_hardlink<'a>(
+pub(crate) fn create_temp_hardlink<'a>(
     place: &'a PathAt,
     name: &'a OsStr,
     existing: &PathAt,
@@ -195,17 +200,21 @@ pub fn create_temp_hardlink<'a>(
 }
 
 /// True when a directory is right as the system makes it, in one step.
-pub fn is_plain_dir(meta: FileMeta) -> bool {
+pub(crate) fn is_plain_dir(meta: FileMeta) -> bool {
     meta == FileMeta::default() && !UmaskGuard::is_set()
 }
 
 /// Makes a directory in its place, as the system does it.
-pub fn create_plain_dir(place: &PathAt) -> io::Result<()> {
+pub(crate) fn create_plain_dir(place: &PathAt) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(&place.dir, &place.name, Mode::from_raw_mode(0o777))?)
 }
 
 /// Makes a directory under another name, with owner and mode.
-pub fn create_temp_dir<'a>(place: &'a PathAt, name: &'a OsStr, meta: FileMeta) -> io::Result<TempEntry<'a>> {
+pub(crate) fn create_temp_dir<'a>(
+    place: &'a PathAt,
+    name: &'a OsStr,
+    meta: FileMeta,
+) -> io::Result<TempEntry<'a>> {
     rustix::fs::mkdirat(&place.dir, name, Mode::from_raw_mode(0o700))?;
     let temp = TempEntry { is_dir: true, ..TempEntry::new(place, name) };
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -224,14 +233,14 @@ pub fn create_temp_dir<'a>(place: &'a PathAt, name: &'a OsStr, meta: FileMeta) -
 
 /// A pipe or device that can be made.
 #[derive(Debug)]
-pub struct DeviceNode {
+pub(crate) struct DeviceNode {
     kind: FileKind,
     device: (u32, u32),
 }
 
 impl DeviceNode {
     /// Refuses what is neither. A pipe has no numbers.
-    pub fn new(kind: FileKind, device: (u32, u32)) -> io::Result<Self> {
+    pub(crate) fn new(kind: FileKind, device: (u32, u32)) -> io::Result<Self> {
         match kind {
             FileKind::Fifo => Ok(Self { kind, device: (0, 0) }),
             FileKind::Char | FileKind::Block => Ok(Self { kind, device }),
@@ -239,13 +248,13 @@ impl DeviceNode {
         }
     }
 
-    pub fn device(&self) -> (u32, u32) {
+    pub(crate) fn device(&self) -> (u32, u32) {
         self.device
     }
 }
 
 /// Makes a pipe or a device.
-pub fn create_node(place: &PathAt, node: &DeviceNode, meta: FileMeta) -> io::Result<()> {
+pub(crate) fn create_node(place: &PathAt, node: &DeviceNode, meta: FileMeta) -> io::Result<()> {
     let kind = match node.kind {
         FileKind::Char => FileType::CharacterDevice,
         FileKind::Block => FileType::BlockDevice,
@@ -280,7 +289,7 @@ fn swapped_error() -> io::Error {
 }
 
 /// Sets owner and group of what a descriptor stands for.
-pub fn chown(entry: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+pub(crate) fn chown(entry: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     if uid.is_some() || gid.is_some() {
         rustix::fs::chownat(entry, "", uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
     }
@@ -288,12 +297,12 @@ pub fn chown(entry: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> io::R
 }
 
 /// Sets the mode of what a descriptor stands for, also of one that is open for walking only.
-pub fn chmod(entry: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+pub(crate) fn chmod(entry: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::chmodat(CWD, fd_path(entry), Mode::from_raw_mode(mode), AtFlags::empty())?)
 }
 
 /// Sets owner and mode of an entry that is there already.
-pub fn set_owner_mode(entry: BorrowedFd<'_>, now: &Stat, meta: FileMeta) -> io::Result<()> {
+pub(crate) fn set_owner_mode(entry: BorrowedFd<'_>, now: &Stat, meta: FileMeta) -> io::Result<()> {
     let owner = (meta.uid.filter(|uid| *uid != now.uid), meta.gid.filter(|gid| *gid != now.gid));
     let is_owned = owner != (None, None);
     // A link's own mode means nothing and cannot be set.

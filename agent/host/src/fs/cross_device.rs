@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{FileKind, FileMeta, FileSystem, FsError, Stat};
 
 /// Copies an entry with all that is in it and removes the original. What was copied is removed again when it fails.
-pub fn move_across(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<(), FsError> {
+pub(crate) fn move_across(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<(), FsError> {
     if let Err(error) = copy(fs, from, to) {
         if fs.lstat(to)?.is_some_and(|stat| stat.kind == FileKind::Dir) {
             // The first error is the one to tell.

@@ -16,13 +16,13 @@ const MAX_WAITING: usize = 64;
 
 /// Directories that wait to be synced.
 #[derive(Debug, Default)]
-pub struct DirSync {
+pub(crate) struct DirSync {
     waiting: Mutex<HashMap<(u64, u64), OwnedFd>>,
 }
 
 impl DirSync {
     /// Remembers that the entries of a directory changed.
-    pub fn mark_dirty(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn mark_dirty(&self, dir: BorrowedFd<'_>) -> io::Result<()> {
         let stat = rustix::fs::fstat(dir)?;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let std::collections::hash_map::Entry::Vacant(slot) = waiting.entry((stat.st_dev, stat.st_ino)) {
@@ -37,7 +37,7 @@ impl DirSync {
     }
 
     /// Makes durable what waits.
-    pub fn sync_all(&self) -> io::Result<()> {
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
         fsync_dirs(std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }

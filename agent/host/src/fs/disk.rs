@@ -24,7 +24,7 @@ pub struct Disk {
     pub root: FsRoot,
     pub journal: Option<Arc<UndoJournal>>,
     pub tag: Arc<str>,
-    pub dir_sync: Arc<DirSync>,
+    pub(crate) dir_sync: Arc<DirSync>,
 }
 
 impl Disk {

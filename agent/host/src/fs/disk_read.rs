@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// What stands at a path; none when nothing does.
-pub fn stat(root: &FsRoot, path: &Path, flags: AtFlags) -> io::Result<Option<Stat>> {
+pub(crate) fn stat(root: &FsRoot, path: &Path, flags: AtFlags) -> io::Result<Option<Stat>> {
     match root.stat(path, flags) {
         Ok(stat) => Ok(Some(convert_stat(&stat)?)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -32,7 +32,7 @@ pub fn stat(root: &FsRoot, path: &Path, flags: AtFlags) -> io::Result<Option<Sta
 }
 
 /// What stands where a path leads, and whether it is a file with exactly this content.
-pub fn compare(root: &FsRoot, path: &Path, content: &[u8]) -> io::Result<Option<(Stat, bool)>> {
+pub(crate) fn compare(root: &FsRoot, path: &Path, content: &[u8]) -> io::Result<Option<(Stat, bool)>> {
     let file = match root.open_path(path, READ_FLAGS) {
         Ok(file) => file,
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -64,12 +64,12 @@ fn has_content(file: &OwnedFd, content: &[u8]) -> io::Result<bool> {
 }
 
 /// The content of a file, links followed.
-pub fn read(root: &FsRoot, path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(root: &FsRoot, path: &Path) -> io::Result<Vec<u8>> {
     read_all(&root.open_path(path, READ_FLAGS)?)
 }
 
 /// The content of a file, a piece at a time.
-pub fn read_chunks(root: &FsRoot, path: &Path, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+pub(crate) fn read_chunks(root: &FsRoot, path: &Path, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let file = root.open_path(path, READ_FLAGS)?;
     regular_file_size(&file)?;
     let mut piece = vec![0; CHUNK];
@@ -92,7 +92,7 @@ fn regular_file_size(file: &OwnedFd) -> io::Result<u64> {
 }
 
 /// The whole content of an open file.
-pub fn read_all(file: &OwnedFd) -> io::Result<Vec<u8>> {
+pub(crate) fn read_all(file: &OwnedFd) -> io::Result<Vec<u8>> {
     let size = regular_file_size(file)?;
     // One byte more, so that the end shows without growing.
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0).saturating_add(1));
@@ -110,13 +110,13 @@ pub fn read_all(file: &OwnedFd) -> io::Result<Vec<u8>> {
 }
 
 /// Names in a directory and what each is, sorted.
-pub fn read_dir(root: &FsRoot, path: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
+pub(crate) fn read_dir(root: &FsRoot, path: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
     let flags = READ_FLAGS | OFlags::DIRECTORY;
     read_dir_entries(root.open_path(path, flags)?)
 }
 
 /// Names in an open directory and what each is, sorted.
-pub fn read_dir_entries(dir: OwnedFd) -> io::Result<Vec<(OsString, FileKind)>> {
+pub(crate) fn read_dir_entries(dir: OwnedFd) -> io::Result<Vec<(OsString, FileKind)>> {
     let mut found = Vec::new();
     let mut unknown = Vec::new();
     let mut listing = rustix::fs::Dir::new(dir)?;

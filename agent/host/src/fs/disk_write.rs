@@ -106,7 +106,7 @@ impl Disk {
         self.dir_sync.mark_dirty(place.dir.as_fd())
     }
 
-    pub fn put_dir(&self, path: &Path, meta: FileMeta) -> io::Result<()> {
+    pub(crate) fn put_dir(&self, path: &Path, meta: FileMeta) -> io::Result<()> {
         let place = PathAt::open(&self.root, path)?;
         if place.stat()?.is_some() {
             return Err(Errno::EXIST.into());
@@ -125,7 +125,7 @@ impl Disk {
         self.dir_sync.mark_dirty(place.dir.as_fd())
     }
 
-    pub fn put_link(&self, path: &Path, target: &Path, meta: FileMeta) -> io::Result<()> {
+    pub(crate) fn put_link(&self, path: &Path, target: &Path, meta: FileMeta) -> io::Result<()> {
         let place = PathAt::open(&self.root, path)?;
         let old = stat_replaceable(&place)?;
         let name = atomic_write::temp_name()?;
@@ -138,7 +138,7 @@ impl Disk {
         self.dir_sync.mark_dirty(place.dir.as_fd())
     }
 
-    pub fn put_hard_link(&self, path: &Path, existing: &Path) -> io::Result<()> {
+    pub(crate) fn put_hard_link(&self, path: &Path, existing: &Path) -> io::Result<()> {
         let existing = PathAt::open(&self.root, existing)?;
         let source = existing.stat()?.ok_or(Errno::NOENT)?;
         let place = PathAt::open(&self.root, path)?;
@@ -159,7 +159,7 @@ impl Disk {
         self.dir_sync.mark_dirty(place.dir.as_fd())
     }
 
-    pub fn put_node(
+    pub(crate) fn put_node(
         &self,
         path: &Path,
         kind: FileKind,
@@ -215,7 +215,7 @@ impl Disk {
         self.dir_sync.mark_dirty(from.dir.as_fd())
     }
 
-    pub fn remove_entry(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn remove_entry(&self, path: &Path) -> io::Result<()> {
         let place = PathAt::open(&self.root, path)?;
         if place.name == "." {
             // It could only be emptied.
@@ -246,7 +246,7 @@ impl Disk {
         self.dir_sync.mark_dirty(place.dir.as_fd())
     }
 
-    pub fn change_meta(&self, path: &Path, meta: FileMeta, follow: bool) -> io::Result<()> {
+    pub(crate) fn change_meta(&self, path: &Path, meta: FileMeta, follow: bool) -> io::Result<()> {
         let (entry, stat, path) = open_entry(&self.root, path, follow)?;
         let before = undo::OwnerMode::from(&stat);
         let mode = meta.mode.filter(|_| stat.kind != FileKind::Link);
@@ -262,7 +262,7 @@ impl Disk {
         atomic_write::set_owner_mode(entry.as_fd(), &stat, meta)
     }
 
-    pub fn change_times(&self, path: &Path, atime: i128, mtime: i128) -> io::Result<()> {
+    pub(crate) fn change_times(&self, path: &Path, atime: i128, mtime: i128) -> io::Result<()> {
         let times = Timestamps { last_access: timespec(atime)?, last_modification: timespec(mtime)? };
         let (entry, stat, path) = open_entry(&self.root, path, true)?;
         self.note_change(&path, || FileChange::Times {
@@ -272,7 +272,7 @@ impl Disk {
         Ok(rustix::fs::utimensat(CWD, fd_path(entry.as_fd()), &times, AtFlags::empty())?)
     }
 
-    pub fn change_attrs(&self, path: &Path, add: &str, remove: &str) -> io::Result<()> {
+    pub(crate) fn change_attrs(&self, path: &Path, add: &str, remove: &str) -> io::Result<()> {
         let (add, remove) = (flags::bits(add)?, flags::bits(remove)?);
         let (entry, stat, path) = open_entry(&self.root, path, true)?;
         let Some(file) = reopen_for_attrs(&entry, &stat)? else { return Err(Errno::OPNOTSUPP.into()) };
@@ -286,7 +286,7 @@ impl Disk {
         Ok(rustix::fs::ioctl_setflags(&file, wanted)?)
     }
 
-    pub fn change_xattrs(&self, path: &Path, wanted: &[Xattr]) -> io::Result<()> {
+    pub(crate) fn change_xattrs(&self, path: &Path, wanted: &[Xattr]) -> io::Result<()> {
         let (entry, stat, path) = open_entry(&self.root, path, true)?;
         let Some(file) = reopen_for_attrs(&entry, &stat)? else { return Err(Errno::OPNOTSUPP.into()) };
         let before = xattr::list(file.as_fd())?;
@@ -313,7 +313,7 @@ fn open_entry(root: &FsRoot, path: &Path, follow: bool) -> io::Result<(OwnedFd, 
 }
 
 /// Opens an entry for asking and setting attributes; none for what has no such.
-pub fn reopen_for_attrs(entry: &OwnedFd, stat: &Stat) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn reopen_for_attrs(entry: &OwnedFd, stat: &Stat) -> io::Result<Option<OwnedFd>> {
     if !matches!(stat.kind, FileKind::File | FileKind::Dir) {
         return Ok(None);
     }
@@ -322,7 +322,7 @@ pub fn reopen_for_attrs(entry: &OwnedFd, stat: &Stat) -> io::Result<Option<Owned
 }
 
 /// The kernel's word for a time; not every number is one.
-pub fn timespec(nanoseconds: i128) -> io::Result<Timespec> {
+pub(crate) fn timespec(nanoseconds: i128) -> io::Result<Timespec> {
     let error = |_| io::Error::new(io::ErrorKind::InvalidInput, "the time is out of range");
     let seconds = i64::try_from(nanoseconds.div_euclid(1_000_000_000)).map_err(error)?;
     let rest = i64::try_from(nanoseconds.rem_euclid(1_000_000_000)).map_err(error)?;

@@ -5,29 +5,29 @@
 //! would have done. Paths are those of the machine: below another root than `/`
 //! ([`FsRoot`]) they are resolved inside it.
 
-pub mod atomic_write;
-pub mod cross_device;
-pub mod dir_sync;
+pub(crate) mod atomic_write;
+pub(crate) mod cross_device;
+pub(crate) mod dir_sync;
 pub mod disk;
-pub mod disk_read;
-pub mod disk_write;
+pub(crate) mod disk_read;
+pub(crate) mod disk_write;
 pub mod flags;
 pub mod overlay;
-pub mod path_at;
+pub(crate) mod path_at;
 pub mod root;
 pub mod stat;
 #[cfg(test)]
 pub mod tests;
-pub mod tree_walk;
+pub(crate) mod tree_walk;
 pub mod umask;
-pub mod xattr;
+pub(crate) mod xattr;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use disk::Disk;
 pub use overlay::Overlay;
-pub use root::FsRoot;
+pub(crate) use root::FsRoot;
 pub use umask::UmaskGuard;
 pub use xattr::Xattr;
 

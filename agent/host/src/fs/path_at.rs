@@ -19,14 +19,14 @@ use super::stat::convert_stat;
 use super::{FsRoot, Stat};
 
 /// Links that one path may lead through, as in the kernel.
-pub const MAX_LINKS: usize = 40;
+pub(crate) const MAX_LINKS: usize = 40;
 
 const WALK_FLAGS: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A name in an open directory.
 #[derive(Debug)]
-pub struct PathAt {
+pub(crate) struct PathAt {
     /// The directory, open for walking only.
     pub dir: OwnedFd,
     /// The name in it.
@@ -38,7 +38,7 @@ pub struct PathAt {
 
 impl PathAt {
     /// Opens the directory that a path stands in. The last part of the path is not looked at.
-    pub fn open(root: &FsRoot, path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(root: &FsRoot, path: &Path) -> io::Result<Self> {
         let (parent, name) = split_path(path);
         let (dir, is_plain) = open_dir(root, parent)?;
         let plain = is_plain.then(|| parent.to_owned());
@@ -46,7 +46,7 @@ impl PathAt {
     }
 
     /// The same place with links at its end followed, each by the rule for links on the way.
-    pub fn open_following(root: &FsRoot, path: &Path) -> io::Result<Self> {
+    pub(crate) fn open_following(root: &FsRoot, path: &Path) -> io::Result<Self> {
         let mut place = Self::open(root, path)?;
         for _ in 0..MAX_LINKS {
             let Some(link) = place.open_entry().and_then(|entry| OpenLink::read(&place.dir, entry))? else {
@@ -62,7 +62,7 @@ impl PathAt {
 
     /// Where the links at the end of a path lead, each followed by the rule for links on the way; the path itself when there
     /// are none. What they lead to, and its directory, may be missing.
-    pub fn resolve_end(root: &FsRoot, path: &Path) -> io::Result<PathBuf> {
+    pub(crate) fn resolve_end(root: &FsRoot, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..=MAX_LINKS {
             let found = Self::open(root, &path).and_then(|place| Ok((place.open_entry()?, place)));
@@ -82,13 +82,13 @@ impl PathAt {
     }
 
     /// The content of the file there; a link is not followed.
-    pub fn read(&self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         super::disk_read::read_all(&rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?)
     }
 
     /// Where it really is: the same place also when a link or directory that led to it is gone.
-    pub fn path(&self) -> io::Result<PathBuf> {
+    pub(crate) fn path(&self) -> io::Result<PathBuf> {
         let mut path = match &self.plain {
             Some(path) => path.clone(),
             None => self.root.machine_path(self.dir.as_fd())?,
@@ -100,7 +100,7 @@ impl PathAt {
     }
 
     /// What stands there, or none.
-    pub fn stat(&self) -> io::Result<Option<Stat>> {
+    pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         match rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(convert_stat(&stat)?)),
             Err(Errno::NOENT) => Ok(None),
@@ -109,19 +109,19 @@ impl PathAt {
     }
 
     /// True when both are the same name in the same directory.
-    pub fn is_same_entry(&self, other: &Self) -> io::Result<bool> {
+    pub(crate) fn is_same_entry(&self, other: &Self) -> io::Result<bool> {
         let (mine, theirs) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(&other.dir)?);
         let is_same_dir = (mine.st_dev, mine.st_ino) == (theirs.st_dev, theirs.st_ino);
         Ok(is_same_dir && self.name == other.name)
     }
 
     /// Refuses a directory in which only the kernel makes entries.
-    pub fn reject_kernel_fs(&self) -> io::Result<()> {
+    pub(crate) fn reject_kernel_fs(&self) -> io::Result<()> {
         check_not_kernel(&rustix::fs::fstatfs(&self.dir)?)
     }
 
     /// The entry itself, open for nothing but being named.
-    pub fn open_entry(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn open_entry(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?)
     }
@@ -142,7 +142,7 @@ fn check_not_kernel(found: &StatFs) -> io::Result<()> {
 }
 
 /// The same refusal for the path of a directory; one that is not there refuses nothing.
-pub fn reject_kernel_dir(root: &FsRoot, dir: &Path) -> io::Result<()> {
+pub(crate) fn reject_kernel_dir(root: &FsRoot, dir: &Path) -> io::Result<()> {
     let found = match root.is_host() {
         true => rustix::fs::statfs(dir),
         false => root.open_path(dir, OFlags::PATH).and_then(rustix::fs::fstatfs),
@@ -151,7 +151,7 @@ pub fn reject_kernel_dir(root: &FsRoot, dir: &Path) -> io::Result<()> {
 }
 
 /// The directory part and the name of a path; a path that ends in no name (`/`, `..`) is `.` in itself.
-pub fn split_path(path: &Path) -> (&Path, &OsStr) {
+pub(crate) fn split_path(path: &Path) -> (&Path, &OsStr) {
     match (path.parent(), path.components().next_back()) {
         (Some(parent), Some(Component::Normal(name))) => (parent, name),
         _ => (path, OsStr::new(".")),
@@ -220,7 +220,7 @@ fn parent_in_root(root: &FsRoot, dir: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// The parts of a path that are walked; the root is not one of them.
-pub fn path_components(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
+pub(crate) fn path_components(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),
@@ -255,12 +255,12 @@ impl OpenLink {
 }
 
 /// True when there is nothing at a path, because of the entry itself or of a directory on the way.
-pub fn is_missing(error: &io::Error) -> bool {
+pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// The error for a link that anybody could have planted.
-pub fn untrusted_link_error() -> io::Error {
+pub(crate) fn untrusted_link_error() -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,
         "the path leads through a link that another user may have put there",
@@ -268,7 +268,7 @@ pub fn untrusted_link_error() -> io::Error {
 }
 
 /// True when a link can only have been put into its directory by root or by ourselves.
-pub fn is_trusted_link(link: &Stat, dir: &Stat) -> bool {
+pub(crate) fn is_trusted_link(link: &Stat, dir: &Stat) -> bool {
     let me = rustix::process::geteuid().as_raw();
     let ours = |uid: u32| uid == 0 || uid == me;
     let is_shared = dir.mode & 0o002 != 0 || (dir.mode & 0o020 != 0 && dir.gid != 0);
@@ -276,7 +276,7 @@ pub fn is_trusted_link(link: &Stat, dir: &Stat) -> bool {
 }
 
 /// The path of a descriptor, for calls that take no descriptor which is open for walking only.
-pub fn fd_path(fd: BorrowedFd<'_>) -> PathBuf {
+pub(crate) fn fd_path(fd: BorrowedFd<'_>) -> PathBuf {
     use std::os::fd::AsRawFd;
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -49,13 +49,13 @@ impl FsRoot {
 
     /// True when paths begin at `/` of this host.
     #[must_use]
-    pub const fn is_host(&self) -> bool {
+    pub(crate) const fn is_host(&self) -> bool {
         self.0.is_none()
     }
 
     /// Where it is on this host, without links.
     #[must_use]
-    pub fn host_path(&self) -> &Path {
+    pub(crate) fn host_path(&self) -> &Path {
         self.0.as_ref().map_or_else(|| Path::new("/"), |root| &root.path)
     }
 

@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 use super::{FileKind, Stat};
 
 /// Turns the kernel's answer into ours.
-pub fn convert_stat(stat: &rustix::fs::Stat) -> io::Result<Stat> {
+pub(crate) fn convert_stat(stat: &rustix::fs::Stat) -> io::Result<Stat> {
     let kind = convert_kind(FileType::from_raw_mode(stat.st_mode))
         .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "nobody knows what kind of entry it is"))?;
     let is_device = matches!(kind, FileKind::Char | FileKind::Block);
@@ -27,7 +27,7 @@ pub fn convert_stat(stat: &rustix::fs::Stat) -> io::Result<Stat> {
 }
 
 /// Turns the kernel's word for a kind into ours.
-pub fn convert_kind(kind: FileType) -> Option<FileKind> {
+pub(crate) fn convert_kind(kind: FileType) -> Option<FileKind> {
     Some(match kind {
         FileType::RegularFile => FileKind::File,
         FileType::Directory => FileKind::Dir,

@@ -15,7 +15,7 @@ use super::stat::convert_stat;
 use super::{FileKind, Stat};
 
 /// One entry of a tree.
-pub struct TreeEntry<'a> {
+pub(crate) struct TreeEntry<'a> {
     /// The directory it stands in.
     pub dir: BorrowedFd<'a>,
     /// Its name there.
@@ -34,7 +34,7 @@ struct TreeLevel {
 }
 
 /// Calls `visit` for everything below a directory and for the directory itself, each after all that is in it.
-pub fn visit_tree(
+pub(crate) fn visit_tree(
     place: &PathAt,
     path: &Path,
     visit: &mut dyn FnMut(&TreeEntry<'_>) -> io::Result<()>,

@@ -15,7 +15,7 @@ pub type Xattr = (OsString, Vec<u8>);
 const CONTENT_XATTRS: [&str; 3] = ["security.capability", "security.ima", "security.evm"];
 
 /// All that an open file has; none where the file system knows no such thing.
-pub fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Xattr>> {
+pub(crate) fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Xattr>> {
     // Most files have none, and then one call says so.
     let mut names = Vec::with_capacity(256);
     loop {
@@ -57,7 +57,7 @@ fn get(file: BorrowedFd<'_>, name: &OsString) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Gives an open file exactly these, apart from labels that the system gave it by itself.
-pub fn set(file: BorrowedFd<'_>, wanted: &[Xattr]) -> io::Result<()> {
+pub(crate) fn set(file: BorrowedFd<'_>, wanted: &[Xattr]) -> io::Result<()> {
     let present = list(file)?;
     for (name, _) in &present {
         // A new file may have got an access list from its directory that the old one had not.
@@ -75,7 +75,7 @@ pub fn set(file: BorrowedFd<'_>, wanted: &[Xattr]) -> io::Result<()> {
 }
 
 /// Those that stay right when the content is another.
-pub fn without_content_xattrs(mut xattrs: Vec<Xattr>) -> Vec<Xattr> {
+pub(crate) fn without_content_xattrs(mut xattrs: Vec<Xattr>) -> Vec<Xattr> {
     xattrs.retain(|(name, _)| !CONTENT_XATTRS.iter().any(|of| name == of));
     xattrs
 }

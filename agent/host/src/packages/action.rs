@@ -109,7 +109,7 @@ impl PkgAction<'_> {
     }
 
     /// Refuses names that are none.
-    pub fn verify_names(&self) -> Result<(), FunctionError> {
+    pub(crate) fn verify_names(&self) -> Result<(), FunctionError> {
         if let Self::Install(targets, _) = self {
             targets.iter().filter_map(|t| t.file.as_deref()).try_for_each(verify_pkg_name)?;
         }
@@ -117,7 +117,7 @@ impl PkgAction<'_> {
     }
 
     /// What steps of it touch although it is held and not named. Who names nothing means everything.
-    pub fn unnamed_held(&self, changes: &[PkgChange], db: &PkgDb) -> Vec<String> {
+    pub(crate) fn unnamed_held(&self, changes: &[PkgChange], db: &PkgDb) -> Vec<String> {
         let named: Vec<String> =
             self.package_names().into_iter().map(|n| db.without_native_arch(n)).collect();
         let is_beside = |name: &str| {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Machine, Tools};
 
-pub struct Apk;
+pub(crate) struct Apk;
 
 impl PkgProvider for Apk {
     fn name(&self) -> &'static str {
@@ -129,7 +129,7 @@ fn parse_step(line: &str) -> Option<PkgChange> {
 }
 
 /// `vim policy:`, then `  9.0-r0:` for each version, the newest last, with its places below.
-pub fn parse_policy(output: &str) -> AvailablePkgs {
+pub(crate) fn parse_policy(output: &str) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
     let mut current: Option<(String, AvailablePkg)> = None;
     let mut version = "";

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Machine, Tools};
 
-pub struct Apt;
+pub(crate) struct Apt;
 
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 const APT_LISTS: &str = "/var/lib/apt/lists";
@@ -223,7 +223,7 @@ fn parse_step(line: &str) -> Option<PkgChange> {
 }
 
 /// What `apt-cache policy` says of several packages.
-pub fn parse_policy(output: &str) -> AvailablePkgs {
+pub(crate) fn parse_policy(output: &str) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
     let mut current: Option<(String, AvailablePkg)> = None;
     for line in output.lines() {

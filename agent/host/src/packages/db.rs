@@ -73,7 +73,7 @@ impl PkgDb {
         self.packages.iter().filter(|(_, p)| p.is_installed()).map(|(n, p)| (n.as_str(), p))
     }
 
-    pub fn add_version(&mut self, name: &str, version: &str) -> &mut PkgRecord {
+    pub(crate) fn add_version(&mut self, name: &str, version: &str) -> &mut PkgRecord {
         let pack = self.packages.entry(name.to_owned()).or_default();
         if !pack.versions.iter().any(|v| v == version) {
             pack.versions.push(version.to_owned());
@@ -83,7 +83,7 @@ impl PkgDb {
     }
 
     /// Notes that a package, or all that are there and fit a pattern, are kept at their version.
-    pub fn mark_held(&mut self, pattern: &str) {
+    pub(crate) fn mark_held(&mut self, pattern: &str) {
         if !pattern.contains(['*', '?', '[']) {
             self.packages.entry(pattern.to_owned()).or_default().is_held = true;
             return;
@@ -124,7 +124,7 @@ impl PkgDbStamp {
 }
 
 /// dpkg's status file. Packages of a foreign architecture are named with it, as Salt does.
-pub fn parse_dpkg_status(status: &str, native: Option<&str>) -> PkgDb {
+pub(crate) fn parse_dpkg_status(status: &str, native: Option<&str>) -> PkgDb {
     struct DpkgParagraph<'t> {
         name: &'t str,
         status: &'t str,
@@ -177,7 +177,7 @@ pub fn parse_dpkg_status(status: &str, native: Option<&str>) -> PkgDb {
 }
 
 /// apk's database.
-pub fn parse_apk_db(text: &str) -> PkgDb {
+pub(crate) fn parse_apk_db(text: &str) -> PkgDb {
     let mut db = PkgDb::default();
     for paragraph in text.split("\n\n") {
         let field = |key: &str| paragraph.lines().find_map(|l| l.strip_prefix(key));
@@ -189,7 +189,7 @@ pub fn parse_apk_db(text: &str) -> PkgDb {
 }
 
 /// pacman's directories, named `name-version-release`.
-pub fn parse_pacman_dirs(names: &[String]) -> PkgDb {
+pub(crate) fn parse_pacman_dirs(names: &[String]) -> PkgDb {
     let mut db = PkgDb::default();
     for name in names {
         if let Some((rest, release)) = name.rsplit_once('-')
@@ -202,10 +202,10 @@ pub fn parse_pacman_dirs(names: &[String]) -> PkgDb {
 }
 
 /// What `rpm -qa` is asked for.
-pub const RPM_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE} %{ARCH}\\n";
+pub(crate) const RPM_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE} %{ARCH}\\n";
 
 /// Lines of `name version arch`; keys and packages of a foreign architecture as Salt names them.
-pub fn parse_rpm_list(text: &str, own: &str) -> PkgDb {
+pub(crate) fn parse_rpm_list(text: &str, own: &str) -> PkgDb {
     let mut db = PkgDb::default();
     for line in text.lines() {
         let mut words = line.split(' ');
@@ -224,7 +224,7 @@ pub fn parse_rpm_list(text: &str, own: &str) -> PkgDb {
 
 /// Names that dnf and yum keep at a version: lines of `vim-2:9.0-1.fc38.*` or `2:vim-9.0-1.*`, or the `name = "vim"` of a TOML.
 /// A line with `!` keeps a version away, and the package at none.
-pub fn parse_dnf_locks(text: &str) -> Vec<String> {
+pub(crate) fn parse_dnf_locks(text: &str) -> Vec<String> {
     let one = |line: &str| {
         if let Some(name) = line.strip_prefix("name = ") {
             return Some(name.trim_matches('"').to_owned());
@@ -242,7 +242,7 @@ pub fn parse_dnf_locks(text: &str) -> Vec<String> {
 }
 
 /// Names that zypper keeps at their version: paragraphs of `type: package` and `solvable_name: vim`.
-pub fn parse_zypper_locks(text: &str) -> Vec<String> {
+pub(crate) fn parse_zypper_locks(text: &str) -> Vec<String> {
     let one = |paragraph: &str| {
         let field = |key: &str| paragraph.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
         let is_package = field("type:").is_none_or(|kind| kind == "package");

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{Machine, Tools};
 
-pub struct Dnf;
+pub(crate) struct Dnf;
 
 /// Where rpm keeps its database, by age.
-pub const RPM_DB_FILES: [&str; 5] = [
+pub(crate) const RPM_DB_FILES: [&str; 5] = [
     "/usr/lib/sysimage/rpm/rpmdb.sqlite",
     "/usr/lib/sysimage/rpm/rpmdb.sqlite-wal",
     "/var/lib/rpm/rpmdb.sqlite",
@@ -121,10 +121,10 @@ impl PkgProvider for Dnf {
 }
 
 /// How headlines of a list of groups begin, and what stands below.
-pub const GROUP_HEADINGS: [(&str, &str); 2] =
+pub(crate) const GROUP_HEADINGS: [(&str, &str); 2] =
     [("installed groups", "installed"), ("available groups", "available")];
 /// The same for one group.
-pub const MEMBER_HEADINGS: [(&str, &str); 4] = [
+pub(crate) const MEMBER_HEADINGS: [(&str, &str); 4] = [
     ("mandatory", "mandatory"),
     ("default", "default"),
     ("optional", "optional"),
@@ -132,7 +132,7 @@ pub const MEMBER_HEADINGS: [(&str, &str); 4] = [
 ];
 
 /// All that rpm has installed, and what these files keep at its version.
-pub fn read_rpm_db(
+pub(crate) fn read_rpm_db(
     machine: &Machine,
     files: &[&str],
     locks: fn(&str) -> Vec<String>,
@@ -240,7 +240,7 @@ fn parse_transaction(output: &str) -> Vec<PkgChange> {
 }
 
 /// Indented names below headlines such as ` Mandatory Packages:`; a line that ends with a colon is a headline.
-pub fn parse_sections(output: &str, kinds: &[(&'static str, &'static str)]) -> PkgGroups {
+pub(crate) fn parse_sections(output: &str, kinds: &[(&'static str, &'static str)]) -> PkgGroups {
     let mut all = PkgGroups::new();
     let mut current = None;
     for line in output.lines() {
@@ -257,7 +257,7 @@ pub fn parse_sections(output: &str, kinds: &[(&'static str, &'static str)]) -> P
 }
 
 /// Lines of `name.arch  version  repository`; the newest is the one that would come.
-pub fn parse_pkg_list(output: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
+pub(crate) fn parse_pkg_list(output: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
     for line in output.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();

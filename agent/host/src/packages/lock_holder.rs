@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::Machine;
 
 /// The process that holds a lock on one of these files: the file, and who it is in words.
-pub fn find_lock_holder<'f>(machine: &Machine, files: &[&'f str]) -> Option<(&'f str, String)> {
+pub(crate) fn find_lock_holder<'f>(machine: &Machine, files: &[&'f str]) -> Option<(&'f str, String)> {
     let locks = machine.read("/proc/locks").ok().flatten()?;
     files.iter().find_map(|file| {
         let inode = machine.metadata(file).ok()?.ino();

@@ -7,14 +7,14 @@ pub mod action;
 pub mod apk;
 pub mod apt;
 pub mod db;
-pub mod dnf;
+pub(crate) mod dnf;
 mod dpkg;
-pub mod lock_holder;
+pub(crate) mod lock_holder;
 pub mod pacman;
 mod rpm;
 pub mod runner;
 pub mod version;
-pub mod zypper;
+pub(crate) mod zypper;
 
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ pub trait PkgProvider: Sync {
 }
 
 /// The path of a package file in, a command line out.
-pub type FileVersionCommand = fn(&str) -> Vec<String>;
+pub(crate) type FileVersionCommand = fn(&str) -> Vec<String>;
 
 /// What can be had of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

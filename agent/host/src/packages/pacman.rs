@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Machine, Tools};
 
-pub struct Pacman;
+pub(crate) struct Pacman;
 
 const LOCAL_DB: &str = "/var/lib/pacman/local";
 
@@ -131,7 +131,7 @@ fn repo_qualified(name: &str, options: &PkgActionOptions) -> String {
 }
 
 /// Blocks of `Name : vim` and `Version : 9.0-1`.
-pub fn parse_info(output: &str) -> AvailablePkgs {
+pub(crate) fn parse_info(output: &str) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
     for block in output.split("\n\n") {
         let field = |key: &str| {

@@ -252,7 +252,7 @@ const NOISE_PREFIXES: [&str; 5] = [
 ];
 
 /// The lines that say what went wrong; how the program ended stands first when it did not choose to, or does not say why.
-pub fn failure_summary(program: &str, output: &CommandOutput) -> String {
+pub(crate) fn failure_summary(program: &str, output: &CommandOutput) -> String {
     const MARKS: [&str; 8] =
         ["E: ", "Err:", "dpkg: error", "dpkg-deb: error", "error:", "Error:", "ERROR:", "Problem"];
     // Those that tell what it is about in the lines below.

@@ -9,9 +9,9 @@ use zagent_config::pkg_version::VersionScheme;
 
 /// One condition on a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VersionCondition {
+pub(crate) struct VersionCondition {
     /// `==`, `!=`, `<`, `<=`, `>` or `>=`.
-    pub oper: &'static str,
+    pub(crate) oper: &'static str,
     /// What it is compared with.
     pub version: String,
 }
@@ -20,7 +20,7 @@ const OPERATORS: [&str; 8] = ["<=", ">=", "==", "!=", "<>", "<", ">", "="];
 
 impl VersionCondition {
     /// All conditions of a text.
-    pub fn parse(text: &str) -> Vec<Self> {
+    pub(crate) fn parse(text: &str) -> Vec<Self> {
         let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
         parts
             .map(|part| {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{CommandOutput, Machine, Tools};
 
-pub struct Zypper;
+pub(crate) struct Zypper;
 
 impl PkgProvider for Zypper {
     fn name(&self) -> &'static str {
@@ -188,7 +188,7 @@ fn error_messages(output: &str) -> String {
 }
 
 /// The table of a search: `i | vim | package | 9.0-1.1 | x86_64 | repo`.
-pub fn parse_search(output: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
+pub(crate) fn parse_search(output: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
     for line in output.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();

@@ -3,9 +3,9 @@
 //!
 //! Law: a look changes nothing, not even what the manager has loaded. States and execution functions read from here.
 
-pub mod openrc;
+pub(crate) mod openrc;
 pub mod systemd;
-pub mod sysv;
+pub(crate) mod sysv;
 pub mod unit_files;
 
 use zagent_config::FunctionError;
@@ -64,7 +64,7 @@ pub enum ServiceAction {
 
 impl ServiceAction {
     /// The word for it that most managers and scripts know.
-    pub const fn command_word(self) -> &'static str {
+    pub(crate) const fn command_word(self) -> &'static str {
         match self {
             Self::Start => "start",
             Self::Stop => "stop",

@@ -5,7 +5,7 @@ use zagent_config::FunctionError;
 use super::{BootState, ServiceAction, ServiceProvider, ServiceStatus, unit_files};
 use crate::{CommandOutput, Tools};
 
-pub struct OpenRc<'a> {
+pub(crate) struct OpenRc<'a> {
     pub tools: Tools<'a>,
 }
 

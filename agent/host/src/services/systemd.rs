@@ -16,22 +16,22 @@ const OFFLINE_REASON: &str = "systemd does not run here (a chroot, or an image t
 /// Directories of masks, for good and until the next boot.
 const MASK_DIRS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
 
-pub struct Systemd<'a> {
+pub(crate) struct Systemd<'a> {
     tools: Tools<'a>,
     is_booted: bool,
 }
 
 /// What `systemctl show` said of one unit.
-pub struct UnitProperties<'t>(pub &'t str);
+pub(crate) struct UnitProperties<'t>(pub &'t str);
 
 impl<'t> UnitProperties<'t> {
-    pub fn get(&self, key: &str) -> &'t str {
+    pub(crate) fn get(&self, key: &str) -> &'t str {
         let value = |l: &'t str| l.strip_prefix(key).and_then(|r| r.strip_prefix('='));
         self.0.lines().find_map(value).unwrap_or_default()
     }
 
     /// How the unit stands; nothing when systemd knows no such unit.
-    pub fn to_status(&self) -> Option<ServiceStatus> {
+    pub(crate) fn to_status(&self) -> Option<ServiceStatus> {
         if matches!(self.get("LoadState"), "not-found" | "") {
             return None;
         }
@@ -49,7 +49,7 @@ impl<'t> UnitProperties<'t> {
 }
 
 /// What the word of `systemctl is-enabled` means.
-pub fn parse_boot_state(word: &str) -> BootState {
+pub(crate) fn parse_boot_state(word: &str) -> BootState {
     match word.trim() {
         "enabled" | "enabled-runtime" => BootState::Enabled,
         "static" | "indirect" | "generated" | "alias" => BootState::Static,
@@ -58,7 +58,7 @@ pub fn parse_boot_state(word: &str) -> BootState {
 }
 
 /// Names in the first column of `systemctl list-unit-files`, with the state in the second.
-pub fn parse_unit_files(out: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn parse_unit_files(out: &str) -> impl Iterator<Item = (&str, &str)> {
     out.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip_while(|w| *w == "●");
         let name = words.next()?;
@@ -69,7 +69,7 @@ pub fn parse_unit_files(out: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl<'a> Systemd<'a> {
-    pub fn new(tools: Tools<'a>) -> Self {
+    pub(crate) fn new(tools: Tools<'a>) -> Self {
         let is_booted = unit_files::is_booted(tools.machine);
         Self { tools, is_booted }
     }

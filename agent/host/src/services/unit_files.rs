@@ -16,7 +16,7 @@ const UNIT_DIRS: [&str; 7] = [
 ];
 
 /// What the name of a unit ends with.
-pub const UNIT_SUFFIXES: [&str; 10] = [
+pub(crate) const UNIT_SUFFIXES: [&str; 10] = [
     ".service",
     ".socket",
     ".timer",
@@ -30,7 +30,7 @@ pub const UNIT_SUFFIXES: [&str; 10] = [
 ];
 
 /// The name of a unit: a service unless it says otherwise.
-pub fn unit_name(name: &str) -> String {
+pub(crate) fn unit_name(name: &str) -> String {
     if UNIT_SUFFIXES.iter().any(|k| name.ends_with(k)) { name.to_owned() } else { format!("{name}.service") }
 }
 
@@ -47,7 +47,7 @@ pub fn is_booted(machine: &Machine) -> bool {
 }
 
 /// True when process 1 is a program named `init`: systemd goes by its own name.
-pub fn is_sysv_init(machine: &Machine) -> bool {
+pub(crate) fn is_sysv_init(machine: &Machine) -> bool {
     machine.read("/proc/1/comm").is_ok_and(|comm| comm.is_some_and(|comm| comm.trim_end() == "init"))
 }
 
@@ -65,7 +65,7 @@ pub fn has_unit(machine: &Machine, name: &str) -> bool {
 
 /// True when a directory of drop-ins holds one that systemd has not read, by the paths of those it has. It does not say so
 /// itself of a directory that was not there when it last looked.
-pub fn has_unread_dropin(machine: &Machine, name: &str, read: &str) -> bool {
+pub(crate) fn has_unread_dropin(machine: &Machine, name: &str, read: &str) -> bool {
     let unit = unit_name(name);
     let kind = unit.rsplit_once('.').map(|(_, kind)| kind.to_owned());
     let owners: Vec<String> = [template_name(&unit), Some(unit), kind].into_iter().flatten().collect();
@@ -85,7 +85,7 @@ pub fn has_unread_dropin(machine: &Machine, name: &str, read: &str) -> bool {
 }
 
 /// True when there is an init script.
-pub fn has_init_script(machine: &Machine, name: &str) -> bool {
+pub(crate) fn has_init_script(machine: &Machine, name: &str) -> bool {
     if name.contains('/') {
         return false;
     }
@@ -93,7 +93,7 @@ pub fn has_init_script(machine: &Machine, name: &str) -> bool {
 }
 
 /// True when a unit is wanted by another or has another name, as only enabled ones are.
-pub fn is_unit_enabled(machine: &Machine, name: &str) -> bool {
+pub(crate) fn is_unit_enabled(machine: &Machine, name: &str) -> bool {
     let unit = unit_name(name);
     UNIT_DIRS.iter().take(2).any(|dir| {
         machine.list_dir(dir).iter().any(|sub| {
@@ -105,7 +105,7 @@ pub fn is_unit_enabled(machine: &Machine, name: &str) -> bool {
 }
 
 /// True when an init script is linked into a runlevel: `/etc/rc3.d/S01name`.
-pub fn is_script_enabled(machine: &Machine, name: &str) -> bool {
+pub(crate) fn is_script_enabled(machine: &Machine, name: &str) -> bool {
     ["2", "3", "4", "5", "S"].iter().any(|level| {
         let links = [format!("/etc/rc{level}.d"), format!("/etc/rc.d/rc{level}.d")];
         links.iter().flat_map(|dir| machine.list_dir(dir)).any(|l| {
@@ -116,7 +116,7 @@ pub fn is_script_enabled(machine: &Machine, name: &str) -> bool {
 }
 
 /// The names of all units of services (without their suffix) and of other kinds, as far as files tell.
-pub fn list_units(machine: &Machine) -> Vec<String> {
+pub(crate) fn list_units(machine: &Machine) -> Vec<String> {
     let names = UNIT_DIRS.iter().flat_map(|dir| machine.list_dir(dir));
     names
         .filter_map(|n| match n.strip_suffix(".service") {
@@ -127,7 +127,7 @@ pub fn list_units(machine: &Machine) -> Vec<String> {
 }
 
 /// The names of all init scripts.
-pub fn list_init_scripts(machine: &Machine) -> Vec<String> {
+pub(crate) fn list_init_scripts(machine: &Machine) -> Vec<String> {
     // These start the others, or are read by them.
     const NONE: [&str; 5] = ["README", "functions", "rc", "rcS", "skeleton"];
     let names = machine.list_dir("/etc/init.d").into_iter();

@@ -19,7 +19,7 @@ use crate::fs::{FileKind, Stat, flags, xattr};
 const INHERENT_ATTRS: [char; 5] = ['E', 'I', 'N', 'V', 'e'];
 
 /// What stands at a name, complete; with it the content that goes into the journal itself.
-pub fn capture_entry(
+pub(crate) fn capture_entry(
     journal: &UndoJournal,
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -62,7 +62,7 @@ fn settable_attrs(file: &OwnedFd) -> Option<String> {
 }
 
 /// What stands at a name, as far as one can see later whether it still does.
-pub fn capture_expected(dir: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<ExpectedEntry> {
+pub(crate) fn capture_expected(dir: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<ExpectedEntry> {
     let dress = OwnerMode::from(stat);
     Ok(match stat.kind {
         FileKind::File => {

@@ -10,7 +10,7 @@ use super::record::{BodyRange, JournalRecord};
 pub const MAGIC: &[u8] = b"zagent undo 1\n";
 
 /// Content up to this many bytes stands in the journal itself, so that one sync makes it durable with its record.
-pub const MAX_INLINE: u64 = 256 * 1024;
+pub(crate) const MAX_INLINE: u64 = 256 * 1024;
 
 /// No record says more than this in words; a longer one is damage.
 const MAX_HEAD: u32 = 16 * 1024 * 1024;
@@ -19,7 +19,7 @@ const DIGEST_LEN: usize = 16;
 const PREFIX_LEN: usize = 8 + DIGEST_LEN;
 
 /// The bytes of a record.
-pub fn encode_record(record: &JournalRecord, body: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn encode_record(record: &JournalRecord, body: &[u8]) -> io::Result<Vec<u8>> {
     let head = serde_json::to_vec(record)?;
     let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, "the undo record is too long");
     let head_len = u32::try_from(head.len()).ok().filter(|len| *len <= MAX_HEAD).ok_or_else(too_long)?;
@@ -43,7 +43,7 @@ fn digest(lengths: &[u8], head: &[u8], body: &[u8]) -> [u8; DIGEST_LEN] {
 }
 
 /// All records that are whole, and how many bytes they take.
-pub fn decode_records(input: &mut dyn Read) -> io::Result<(Vec<JournalRecord>, u64)> {
+pub(crate) fn decode_records(input: &mut dyn Read) -> io::Result<(Vec<JournalRecord>, u64)> {
     let mut records = Vec::new();
     let mut magic = [0; MAGIC.len()];
     if !read_full(input, &mut magic)? || magic != MAGIC {

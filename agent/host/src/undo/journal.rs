@@ -17,7 +17,7 @@ use super::record::{BodyRange, ChangeNote, FileChange, JournalRecord, SavedConte
 use crate::fs::FsError;
 
 /// The journal's file in the directory of a run.
-pub const JOURNAL_FILE: &str = "journal";
+pub(crate) const JOURNAL_FILE: &str = "journal";
 
 /// The undo journal of a run that is under way; shared by all its workers. Nothing is on the disk before the first record.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct JournalOffset(u64);
 
 /// A change that is to be noted.
 #[derive(Debug)]
-pub struct ChangeDraft<'a> {
+pub(crate) struct ChangeDraft<'a> {
     pub tag: &'a str,
     pub path: &'a Path,
     pub change: FileChange,
@@ -138,7 +138,7 @@ impl UndoJournal {
 
     /// Writes down a change that is about to be made. It is durable after [`Self::commit`], and seen by whoever reads the
     /// journal after this process was killed even before that.
-    pub fn note_change(&self, draft: ChangeDraft<'_>) -> io::Result<JournalOffset> {
+    pub(crate) fn note_change(&self, draft: ChangeDraft<'_>) -> io::Result<JournalOffset> {
         let ChangeDraft { tag, path, change, temp, body } = draft;
         let note = |seq| {
             let (tag, path) = (tag.to_owned(), path.to_owned());
@@ -187,7 +187,10 @@ impl UndoJournal {
     }
 
     /// Keeps the content of a big file beside the journal, durably. Gives its place and the digest of what was read.
-    pub fn store_blob(&self, content: &mut dyn io::Read) -> io::Result<(SavedContent, blake3::Hash, u64)> {
+    pub(crate) fn store_blob(
+        &self,
+        content: &mut dyn io::Read,
+    ) -> io::Result<(SavedContent, blake3::Hash, u64)> {
         self.store_blob_inner(content).map_err(|error| self.wrap_error(error))
     }
 

@@ -57,13 +57,13 @@ impl JournalReader {
 
     /// The same with the last so many records only: what a revert that was cut off has seen.
     #[cfg(test)]
-    pub fn keep_last(mut self, count: usize) -> Self {
+    pub(crate) fn keep_last(mut self, count: usize) -> Self {
         self.records.drain(..self.records.len().saturating_sub(count));
         self
     }
 
     /// Where its whole records end.
-    pub fn valid_end(&self) -> u64 {
+    pub(crate) fn valid_end(&self) -> u64 {
         self.end
     }
 
@@ -77,7 +77,7 @@ impl JournalReader {
     ///
     /// # Errors
     /// Fails when it cannot be read or is not what was kept.
-    pub fn saved_content(&self, note: &ChangeNote, entry: &SavedEntry) -> Result<Vec<u8>, FsError> {
+    pub(crate) fn saved_content(&self, note: &ChangeNote, entry: &SavedEntry) -> Result<Vec<u8>, FsError> {
         let SavedEntry::File { content, digest, .. } = entry else { return Ok(Vec::new()) };
         let (path, bytes) = match content {
             SavedContent::Inline => {
@@ -103,7 +103,7 @@ impl JournalReader {
 }
 
 /// The names of all runs that left a journal below `root`, oldest first: a run's name begins with its time.
-pub fn run_names(root: &Path) -> Result<Vec<String>, FsError> {
+pub(crate) fn run_names(root: &Path) -> Result<Vec<String>, FsError> {
     let entries = match Disk::default().read_dir(root) {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         entries => entries?,

@@ -6,12 +6,12 @@
 pub mod capture;
 pub mod frame;
 pub mod journal;
-pub mod journal_reader;
-pub mod path_history;
+pub(crate) mod journal_reader;
+pub(crate) mod path_history;
 pub mod position;
 #[cfg(test)]
-pub mod proptests;
-pub mod raw_serde;
+pub(crate) mod proptests;
+pub(crate) mod raw_serde;
 pub mod record;
 pub mod recover;
 pub mod restore;
@@ -19,12 +19,11 @@ pub mod revert;
 #[cfg(test)]
 pub mod tests;
 
-pub use journal::ChangeDraft;
-pub use journal::{JournalOffset, UndoJournal};
-pub use journal_reader::{JournalReader, UndoableRun, list_runs, prune_runs};
-pub use record::{
-    BodyRange, ChangeNote, ExpectedEntry, FileChange, FileTimes, JournalRecord, OwnerMode, SavedContent,
-    SavedEntry, TempName,
-};
+pub(crate) use journal::ChangeDraft;
+pub(crate) use journal::JournalOffset;
+pub use journal::UndoJournal;
+pub use journal_reader::{JournalReader, list_runs, prune_runs};
+pub(crate) use record::{ExpectedEntry, FileChange, OwnerMode, TempName};
+pub use record::{FileTimes, JournalRecord};
 pub use recover::recover;
-pub use revert::{RevertOptions, RevertStep, RevertedState, UndoOutcome, revert, revert_with};
+pub use revert::{RevertOptions, RevertedState, UndoOutcome, revert, revert_with};

@@ -13,7 +13,7 @@ use crate::fs::{FileKind, FileSystem, FsError, Stat};
 
 /// What a record says stood or will stand at a path.
 #[derive(Clone, Copy, Debug)]
-pub enum KnownEntry<'a> {
+pub(crate) enum KnownEntry<'a> {
     /// Complete.
     Saved(&'a SavedEntry),
     /// As far as one can see.
@@ -62,13 +62,13 @@ type PathHistory<'a> = Vec<(u64, PathChange<'a>)>;
 
 /// All that happened, by path.
 #[derive(Debug)]
-pub struct PathHistories<'a> {
+pub(crate) struct PathHistories<'a> {
     by_path: BTreeMap<&'a Path, PathHistory<'a>>,
     moves: Vec<(&'a Path, &'a Path)>,
 }
 
 impl<'a> PathHistories<'a> {
-    pub fn new(notes: &'a JournalReader, choice: &RevertOptions) -> Self {
+    pub(crate) fn new(notes: &'a JournalReader, choice: &RevertOptions) -> Self {
         let mut histories = Self { by_path: BTreeMap::new(), moves: Vec::new() };
         for record in notes.records() {
             let JournalRecord::Note(note) = record else { continue };
@@ -128,22 +128,22 @@ impl<'a> PathHistories<'a> {
     }
 
     /// All paths that something happened to, sorted.
-    pub fn paths(&self) -> impl Iterator<Item = &'a Path> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &'a Path> {
         self.by_path.keys().copied()
     }
 
     /// From where to where something moved.
-    pub fn moves(&self) -> &[(&'a Path, &'a Path)] {
+    pub(crate) fn moves(&self) -> &[(&'a Path, &'a Path)] {
         &self.moves
     }
 
     /// When something happened to a path.
-    pub fn change_seqs(&self, path: &Path) -> impl Iterator<Item = u64> {
+    pub(crate) fn change_seqs(&self, path: &Path) -> impl Iterator<Item = u64> {
         self.history(path).iter().map(|(seq, _)| *seq)
     }
 
     /// True when a path is as it was after all changes up to this one; `with_time` also in the times of files.
-    pub fn matches_after(
+    pub(crate) fn matches_after(
         &self,
         fs: &dyn FileSystem,
         path: &Path,
@@ -165,7 +165,7 @@ impl<'a> PathHistories<'a> {
     }
 
     /// True when this is the first change of a path after a point of the run.
-    pub fn is_next_change(&self, path: &Path, seq: u64, point: Option<u64>) -> bool {
+    pub(crate) fn is_next_change(&self, path: &Path, seq: u64, point: Option<u64>) -> bool {
         point.is_some_and(|point| self.change_seqs(path).find(|at| *at > point) == Some(seq))
     }
 
@@ -176,7 +176,7 @@ impl<'a> PathHistories<'a> {
 
     /// True when a path is as it was right before this change, or before one that came earlier: there is nothing left to
     /// undo.
-    pub fn is_restored(&self, fs: &dyn FileSystem, path: &Path, seq: u64) -> Result<bool, FsError> {
+    pub(crate) fn is_restored(&self, fs: &dyn FileSystem, path: &Path, seq: u64) -> Result<bool, FsError> {
         let history = self.history(path);
         for done in 0..=history.iter().filter(|(at, _)| *at < seq).count() {
             if snapshot_at(history, done).matches(fs, path, true)? {
@@ -273,7 +273,7 @@ impl PathSnapshot<'_> {
 
 impl KnownEntry<'_> {
     /// True when exactly this is there now; times do not count. Owner and mode may be known better than it says.
-    pub fn matches_path(
+    pub(crate) fn matches_path(
         self,
         fs: &dyn FileSystem,
         path: &Path,

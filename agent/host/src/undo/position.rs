@@ -12,11 +12,11 @@ use crate::fs::{FileSystem, FsError};
 /// For each path the number of the last change that is still to be undone; none where nobody can tell, because other hands
 /// were there or a revert was cut off in the middle of a step.
 #[derive(Debug, Default)]
-pub struct Positions<'a>(HashMap<&'a Path, u64>);
+pub(crate) struct Positions<'a>(HashMap<&'a Path, u64>);
 
 impl<'a> Positions<'a> {
     /// Looks at everything that the run touched.
-    pub fn find(histories: &PathHistories<'a>, fs: &dyn FileSystem) -> Result<Self, FsError> {
+    pub(crate) fn find(histories: &PathHistories<'a>, fs: &dyn FileSystem) -> Result<Self, FsError> {
         let mut found = HashMap::new();
         for family in related_paths(histories) {
             let mut position = find_position(histories, fs, &family, true)?;
@@ -31,7 +31,7 @@ impl<'a> Positions<'a> {
     }
 
     /// The last change that is still to be undone.
-    pub fn for_path(&self, path: &Path) -> Option<u64> {
+    pub(crate) fn for_path(&self, path: &Path) -> Option<u64> {
         self.0.get(path).copied()
     }
 }

@@ -22,40 +22,40 @@ impl From<RawBytes> for OsString {
 }
 
 /// Names.
-pub mod name {
+pub(crate) mod name {
     use std::ffi::OsStr;
 
     use super::*;
 
-    pub fn serialize<S: Serializer>(name: &OsStr, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(name: &OsStr, serializer: S) -> Result<S::Ok, S::Error> {
         match name.to_str() {
             Some(text) => serializer.serialize_str(text),
             None => name.as_bytes().serialize(serializer),
         }
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<OsString, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<OsString, D::Error> {
         RawBytes::deserialize(input).map(OsString::from)
     }
 }
 
 /// Paths.
-pub mod path {
+pub(crate) mod path {
     use std::path::{Path, PathBuf};
 
     use super::*;
 
-    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         name::serialize(path.as_os_str(), serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<PathBuf, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<PathBuf, D::Error> {
         name::deserialize(input).map(PathBuf::from)
     }
 }
 
 /// Extended attributes.
-pub mod xattrs {
+pub(crate) mod xattrs {
     use super::*;
 
     struct XattrName<'a>(&'a OsString);
@@ -66,30 +66,32 @@ pub mod xattrs {
         }
     }
 
-    pub fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         xattrs: &[(OsString, Vec<u8>)],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(xattrs.iter().map(|(name, value)| (XattrName(name), value)))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<(OsString, Vec<u8>)>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Vec<(OsString, Vec<u8>)>, D::Error> {
         let raw = Vec::<(RawBytes, Vec<u8>)>::deserialize(input)?;
         Ok(raw.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 }
 
 /// Nanoseconds since 1970, which are more than a number in JSON may be.
-pub mod time {
+pub(crate) mod time {
     use serde::de::Error;
 
     use super::*;
 
-    pub fn serialize<S: Serializer>(time: &i128, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(time: &i128, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(time)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<i128, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<i128, D::Error> {
         String::deserialize(input)?.parse().map_err(D::Error::custom)
     }
 }

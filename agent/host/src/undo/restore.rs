@@ -9,7 +9,7 @@ use super::revert::UndoOutcome;
 use crate::fs::{FileKind, FileMeta, FileSystem, FsError};
 
 /// Puts a noted entry back, in place of what is there.
-pub fn restore_entry(
+pub(crate) fn restore_entry(
     fs: &dyn FileSystem,
     notes: &JournalReader,
     note: &ChangeNote,
@@ -56,7 +56,7 @@ pub fn restore_entry(
 }
 
 /// What comes after the content; the time last, so that one sees whether it came to an end.
-pub fn restore_attributes(
+pub(crate) fn restore_attributes(
     fs: &dyn FileSystem,
     path: &Path,
     xattrs: &[(OsString, Vec<u8>)],

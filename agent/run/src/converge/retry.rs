@@ -10,7 +10,7 @@ use zagent_host::CancelToken;
 
 /// How a state is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateRetry {
+pub(crate) struct StateRetry {
     attempts: u64,
     until: bool,
     interval: u64,
@@ -21,7 +21,7 @@ const DEFAULT_RETRY: StateRetry = StateRetry { attempts: 2, until: true, interva
 
 impl StateRetry {
     /// Reads it as Salt does: what has the wrong kind counts as not given.
-    pub fn from_value(value: &Value) -> Self {
+    pub(super) fn from_value(value: &Value) -> Self {
         let Value::Map(map) = value else {
             return if matches!(value, Value::Bool(false)) {
                 Self { attempts: 0, ..DEFAULT_RETRY }
@@ -47,7 +47,7 @@ impl StateRetry {
     }
 
     /// What a dry run says.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let Self { attempts, until, interval, splay } = self;
         let until = if *until { "True" } else { "False" };
         format!(
@@ -73,7 +73,7 @@ const fn mix_bits(seed: u64) -> u64 {
 
 /// Tries until the result is the wanted one, the tries are used up or somebody says stop. With `more`, the first try is not
 /// counted and the last one speaks first, as Salt does for what runs in parallel.
-pub fn run_with_retries(
+pub(super) fn run_with_retries(
     retry: &StateRetry,
     more: bool,
     cancel: &Arc<CancelToken>,

@@ -9,7 +9,7 @@ use zagent_host::fs::{FileKind, FileSystem, Stat};
 
 /// What a line asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BuiltinTest {
+pub(crate) enum BuiltinTest {
     /// The answer is in the words.
     Constant(bool),
     /// The answer is in a file.
@@ -20,7 +20,7 @@ pub enum BuiltinTest {
 
 /// What is asked of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileTest {
+pub(crate) enum FileTest {
     /// `-e`.
     Exists,
     /// `-s`.
@@ -32,7 +32,7 @@ pub enum FileTest {
 }
 
 /// The question of a line; nothing when a program has to answer it. Paths are absolute, or stand in `cwd`.
-pub fn parse(text: &str, cwd: Option<&Path>) -> Option<BuiltinTest> {
+pub(crate) fn parse(text: &str, cwd: Option<&Path>) -> Option<BuiltinTest> {
     let words = shell_words::split_without_shell(text)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
@@ -88,7 +88,7 @@ fn is_ambiguous_path(path: &Path) -> bool {
 
 impl BuiltinTest {
     /// The answer. What cannot be looked at is not there, as `test` has it.
-    pub fn evaluate(&self, fs: &dyn FileSystem) -> bool {
+    pub(crate) fn evaluate(&self, fs: &dyn FileSystem) -> bool {
         match self {
             Self::Constant(answer) => *answer,
             Self::Not(inner) => !inner.evaluate(fs),

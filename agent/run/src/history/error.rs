@@ -71,7 +71,7 @@ fn newest_names(runs: &[String]) -> String {
 }
 
 impl HistoryError {
-    pub fn from_io(act: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(crate) fn from_io(act: &'static str, path: &Path, source: io::Error) -> Self {
         Self::File { act, path: path.to_owned(), source }
     }
 

@@ -10,14 +10,15 @@
 
 pub mod error;
 pub mod record;
-pub mod spool;
+pub(crate) mod spool;
 pub mod store;
 
 #[cfg(test)]
 pub mod tests;
 
 pub use error::HistoryError;
-pub use record::{RunRecord, RunSummary};
+pub(crate) use record::RunRecord;
+pub use record::RunSummary;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;

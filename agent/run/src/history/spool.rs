@@ -19,17 +19,17 @@ const STALE_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// The directory.
 #[derive(Clone, Debug)]
-pub struct RunSpool {
+pub(crate) struct RunSpool {
     dir: PathBuf,
 }
 
 impl RunSpool {
-    pub const fn new(dir: PathBuf) -> Self {
+    pub(crate) const fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
 
     /// Writes a record to a temporary file, then renames it.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if name.is_empty() || name.len() > 100 || !name.chars().all(is_plain) {
             return Err(HistoryError::Name(name.to_owned()));
@@ -54,7 +54,7 @@ impl RunSpool {
     }
 
     /// IDs of all records, oldest first.
-    pub fn names(&self) -> Result<Vec<String>, HistoryError> {
+    pub(crate) fn names(&self) -> Result<Vec<String>, HistoryError> {
         let mut names: Vec<String> = self
             .files()?
             .into_iter()
@@ -74,7 +74,7 @@ impl RunSpool {
     }
 
     /// One record; none when another process has moved it meanwhile.
-    pub fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
+    pub(crate) fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
         let path = self.dir.join(format!("{name}{RECORD_SUFFIX}"));
         match fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -84,12 +84,12 @@ impl RunSpool {
     }
 
     /// Removes a record. One that stays is moved once more.
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         let _ = fs::remove_file(self.dir.join(format!("{name}{RECORD_SUFFIX}")));
     }
 
     /// Removes unfinished files of a killed process.
-    pub fn remove_stale(&self, now: Timestamp) {
+    pub(crate) fn remove_stale(&self, now: Timestamp) {
         for file in self.files().unwrap_or_default().iter().filter(|f| f.ends_with(".part")) {
             let path = self.dir.join(file);
             let modified = fs::metadata(&path).and_then(|m| m.modified()).ok();

@@ -22,10 +22,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where the store is.
 #[derive(Clone, Debug)]
-pub struct HistoryStore {
+pub(crate) struct HistoryStore {
     dir: PathBuf,
     /// How long to wait for another process to release it.
-    pub lock_timeout: Duration,
+    pub(crate) lock_timeout: Duration,
     max_bytes: u64,
 }
 
@@ -40,16 +40,16 @@ enum HistoryOpenError {
 }
 
 impl HistoryStore {
-    pub const fn new(dir: PathBuf, patience: Duration) -> Self {
+    pub(crate) const fn new(dir: PathBuf, patience: Duration) -> Self {
         Self { dir, lock_timeout: patience, max_bytes: MAX_STORE_BYTES }
     }
 
-    pub fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.dir.exists()
     }
 
     /// Opens it, or a new one that replaces a damaged one.
-    pub fn open(&self, now: Timestamp) -> Result<(OpenStore, Vec<HistoryError>), HistoryError> {
+    pub(crate) fn open(&self, now: Timestamp) -> Result<(OpenStore, Vec<HistoryError>), HistoryError> {
         let failed = |closed| match closed {
             HistoryOpenError::Busy => HistoryError::Busy,
             HistoryOpenError::Forbidden(source) => {
@@ -123,7 +123,7 @@ impl HistoryStore {
     }
 
     /// Rebuilds a store that has grown far beyond its content.
-    pub fn rebuild_if_large(&self, open: OpenStore) -> Result<OpenStore, HistoryError> {
+    pub(crate) fn rebuild_if_large(&self, open: OpenStore) -> Result<OpenStore, HistoryError> {
         if open.db.size_on_disk().is_ok_and(|size| size < self.max_bytes) {
             return Ok(open);
         }
@@ -145,7 +145,7 @@ impl HistoryStore {
     }
 
     #[cfg(test)]
-    pub const fn with_max_bytes(mut self, large: u64) -> Self {
+    pub(crate) const fn with_max_bytes(mut self, large: u64) -> Self {
         self.max_bytes = large;
         self
     }
@@ -153,7 +153,7 @@ impl HistoryStore {
 
 /// An open store; no other process can open it meanwhile.
 #[derive(Debug)]
-pub struct OpenStore {
+pub(crate) struct OpenStore {
     db: sled::Db,
     dir: PathBuf,
 }
@@ -164,23 +164,23 @@ impl OpenStore {
         move |source| HistoryError::Store { act, path: path.clone(), source }
     }
 
-    pub fn insert(&mut self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
+    pub(crate) fn insert(&mut self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
         self.db.insert(name, bytes).map(drop).map_err(self.store_error("write"))
     }
 
-    pub fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
+    pub(crate) fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
         self.db.get(name).map(|found| found.map(|v| v.to_vec())).map_err(self.store_error("read"))
     }
 
     /// IDs of all runs, oldest first.
-    pub fn names(&self) -> Result<Vec<String>, HistoryError> {
+    pub(crate) fn names(&self) -> Result<Vec<String>, HistoryError> {
         let name =
             |key: Result<sled::IVec, sled::Error>| key.map(|k| String::from_utf8_lossy(&k).into_owned());
         self.db.iter().keys().map(name).collect::<Result<_, _>>().map_err(self.store_error("read"))
     }
 
     /// Removes all but the newest.
-    pub fn prune(&mut self, keep: usize) -> Result<(), HistoryError> {
+    pub(crate) fn prune(&mut self, keep: usize) -> Result<(), HistoryError> {
         let names = self.names()?;
         for name in &names[..names.len().saturating_sub(keep)] {
             self.db.remove(name).map_err(self.store_error("write"))?;
@@ -188,7 +188,7 @@ impl OpenStore {
         Ok(())
     }
 
-    pub fn flush(&self) -> Result<(), HistoryError> {
+    pub(crate) fn flush(&self) -> Result<(), HistoryError> {
         self.db.flush().map(drop).map_err(self.store_error("write"))
     }
 }

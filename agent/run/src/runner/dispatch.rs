@@ -17,7 +17,7 @@ use zagent_states::{CheckCost, LockKey, StateError, Verdict};
 
 impl<'p> Runner<'_, 'p> {
     /// Does it here when that takes no time, else hands it on; waits when somebody else is at the same thing.
-    pub fn dispatch(&mut self, mut task: StateTask<'p>) {
+    pub(crate) fn dispatch(&mut self, mut task: StateTask<'p>) {
         let weighed = catch_unwind(AssertUnwindSafe(|| self.cost_and_locks(&mut task)));
         let (cost, resources) = match weighed {
             Ok(weighed) => weighed,
@@ -97,7 +97,7 @@ impl<'p> Runner<'_, 'p> {
     }
 
     /// True when a guard that starts no process keeps it from running.
-    pub fn is_settled_by_guard(&self, task: &StateTask<'p>) -> bool {
+    pub(crate) fn is_settled_by_guard(&self, task: &StateTask<'p>) -> bool {
         let chunk = &*task.chunk;
         let quick =
             guard::has_guards(chunk) && !guard::runs_command(chunk) && !guard::owns_guards(&chunk.state);
@@ -109,7 +109,7 @@ impl<'p> Runner<'_, 'p> {
     }
 
     /// Looks; true when there is nothing to change, or no way to look.
-    pub fn is_in_sync(&self, task: &mut StateTask<'p>) -> bool {
+    pub(super) fn is_in_sync(&self, task: &mut StateTask<'p>) -> bool {
         if task.should_react != ShouldReact::No || task.is_listener {
             return false;
         }
@@ -127,7 +127,7 @@ impl<'p> Runner<'_, 'p> {
         }
     }
 
-    pub fn run_inline(&mut self, mut task: StateTask<'p>) {
+    pub(crate) fn run_inline(&mut self, mut task: StateTask<'p>) {
         let tag = std::mem::take(&mut task.tag);
         let ended = {
             let _mask = UmaskGuard::set(chunk_umask(&task.chunk));

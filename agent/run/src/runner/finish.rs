@@ -11,22 +11,22 @@ use crate::{RunMode, SkipReason, StateOutcome};
 use zagent_states::ApplyResult;
 
 /// What the report says of a state, beside what its chunk says.
-pub struct ReportEntry {
+pub(crate) struct ReportEntry {
     pub tag: String,
-    pub run_number: Option<u64>,
+    pub(crate) run_number: Option<u64>,
     pub ended: ConvergeResult,
     pub skip: Option<SkipReason>,
     pub level: usize,
 }
 
 impl Runner<'_, '_> {
-    pub fn next_run_number(&mut self, calls: u64) -> u64 {
+    pub(crate) fn next_run_number(&mut self, calls: u64) -> u64 {
         self.next_number += calls;
         self.next_number - 1
     }
 
     /// A state that does not run because nothing runs any more.
-    pub fn skip_halted(&mut self, index: usize, tag: String) {
+    pub(crate) fn skip_halted(&mut self, index: usize, tag: String) {
         let reason = match self.halt {
             Some(HaltReason::Cancelled) => SkipReason::Cancelled,
             // Salt's report holds only what ran.
@@ -37,11 +37,11 @@ impl Runner<'_, '_> {
         self.skip_node(index, tag, reason, &[]);
     }
 
-    pub fn drop_node(&mut self, index: usize) {
+    pub(crate) fn drop_node(&mut self, index: usize) {
         self.queue.finish(index);
     }
 
-    pub fn skip_node(&mut self, index: usize, tag: String, reason: SkipReason, failed: &[String]) {
+    pub(crate) fn skip_node(&mut self, index: usize, tag: String, reason: SkipReason, failed: &[String]) {
         let salt = self.settings.compat == Compat::Salt;
         if let (true, SkipReason::RequireFailed, Some(check)) = (salt, reason, self.prereq_checks.get(&tag)) {
             // A target whose prereq failed keeps what its check said, as something that was not done.
@@ -65,12 +65,18 @@ impl Runner<'_, '_> {
         self.finish_node(index, tag, None, ended, Some(reason));
     }
 
-    pub fn finish_ran(&mut self, index: usize, tag: String, number: Option<u64>, ended: ConvergeResult) {
+    pub(crate) fn finish_ran(
+        &mut self,
+        index: usize,
+        tag: String,
+        number: Option<u64>,
+        ended: ConvergeResult,
+    ) {
         self.finish_node(index, tag, number, ended, None);
     }
 
     /// Gives a state its place in the report and frees who waits for it.
-    pub fn finish_node(
+    pub(crate) fn finish_node(
         &mut self,
         index: usize,
         tag: String,
@@ -119,7 +125,7 @@ impl Runner<'_, '_> {
     }
 
     /// Writes one line of the report, and tells who watches.
-    pub fn add_outcome(&mut self, chunk: &Chunk, entry: ReportEntry) {
+    pub(crate) fn add_outcome(&mut self, chunk: &Chunk, entry: ReportEntry) {
         let ReportEntry { tag, run_number: number, ended, skip, level } = entry;
         let run_num = number.unwrap_or_else(|| self.next_run_number(ended.run_numbers));
         let mut details = ended.done.details;

@@ -5,10 +5,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "the run has a deadline, and every state a start")]
 
-pub mod dispatch;
+pub(crate) mod dispatch;
 pub mod finish;
 pub mod pool;
-pub mod run_listeners;
+pub(crate) mod run_listeners;
 pub mod start;
 
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ use zagent_states::{Effects, RenderTemplate, RunShared, StateCtx};
 const MAX_BLOCKED: usize = 1024;
 
 /// The file system of each state: the disk, with notes for undo under its tag, or what a dry run imagines.
-pub trait RunFs: Sync {
+pub(crate) trait RunFs: Sync {
     /// What a state of this tag may touch.
     fn state_fs(&self, tag: &str) -> Arc<dyn FileSystem>;
 
@@ -72,7 +72,7 @@ pub struct RunCtx<'a> {
     /// The machine that the states work on.
     pub machine: &'a Machine,
     /// Its files.
-    pub run_fs: &'a dyn RunFs,
+    pub(crate) run_fs: &'a dyn RunFs,
     /// The state trees.
     pub files: &'a dyn FileTree,
     /// Facts and execution functions.

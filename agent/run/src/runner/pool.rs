@@ -9,16 +9,16 @@ use zagent_host::fs::UmaskGuard;
 use zagent_states::{FileTemplate, RenderTemplate, RunShared};
 
 /// What a worker says.
-pub enum WorkerMessage {
+pub(crate) enum WorkerMessage {
     Finished(usize, String, Option<u64>, Box<ConvergeResult>),
     Render(FileTemplate, Sender<Result<String, String>>),
 }
 
 /// What a worker is told: the task, and its run number when it already has one.
-pub type WorkItem<'p> = (StateTask<'p>, Option<u64>);
+pub(crate) type WorkItem<'p> = (StateTask<'p>, Option<u64>);
 
 /// A worker's life: take, run, tell.
-pub fn worker_loop<'p>(
+pub(crate) fn worker_loop<'p>(
     run_ctx: &RunCtx<'p>,
     settings: &RunnerSettings,
     work: &Mutex<Receiver<WorkItem<'p>>>,
@@ -54,15 +54,15 @@ impl RenderTemplate for RenderProxy {
 }
 
 /// The workers.
-pub struct WorkerPool<'s, 'p> {
-    pub to_workers: Sender<WorkItem<'p>>,
+pub(crate) struct WorkerPool<'s, 'p> {
+    pub(crate) to_workers: Sender<WorkItem<'p>>,
     pub spawn: &'s dyn Fn(),
-    pub workers: usize,
+    pub(crate) workers: usize,
     pub busy: usize,
 }
 
 impl<'p> WorkerPool<'_, 'p> {
-    pub fn send_task(&mut self, task: StateTask<'p>, number: Option<u64>) {
+    pub(crate) fn send_task(&mut self, task: StateTask<'p>, number: Option<u64>) {
         if self.workers == self.busy {
             (self.spawn)();
             self.workers += 1;

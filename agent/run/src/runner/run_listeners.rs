@@ -20,7 +20,7 @@ use zagent_states::ApplyResult;
 
 impl Runner<'_, '_> {
     /// At the end, those who listen react, one after the other.
-    pub fn run_listeners(&mut self, inbox: &Receiver<WorkerMessage>) {
+    pub(crate) fn run_listeners(&mut self, inbox: &Receiver<WorkerMessage>) {
         let stopped = matches!(self.halt, Some(HaltReason::Cancelled | HaltReason::Aborted));
         if stopped || !listeners::has_listeners(self.run_ctx.plan) {
             return;
@@ -55,7 +55,7 @@ impl Runner<'_, '_> {
         }
     }
 
-    pub fn run_listener(&mut self, chunk: Chunk, level: usize, inbox: &Receiver<WorkerMessage>) {
+    pub(crate) fn run_listener(&mut self, chunk: Chunk, level: usize, inbox: &Receiver<WorkerMessage>) {
         if self.run_ctx.cancel.is_cancelled() {
             self.halt = Some(HaltReason::Cancelled);
             return;

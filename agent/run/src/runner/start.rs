@@ -17,7 +17,7 @@ use zagent_states::StateError;
 
 impl<'p> Runner<'_, 'p> {
     /// Decides about a node that may start.
-    pub fn start_node(&mut self, index: usize) {
+    pub(crate) fn start_node(&mut self, index: usize) {
         let chunk = &self.run_ctx.plan.chunks[index];
         let tag = chunk.tag();
         if self.halt.is_none()
@@ -57,7 +57,7 @@ impl<'p> Runner<'_, 'p> {
     }
 
     /// How those that a chunk waits for have ended.
-    pub fn requisite_results(&self, index: usize) -> Vec<RequisiteResult<'p>> {
+    pub(crate) fn requisite_results(&self, index: usize) -> Vec<RequisiteResult<'p>> {
         let plan = self.run_ctx.plan;
         let all = self.graph.requisites.for_chunk(index).iter();
         all.filter_map(|&(from, kind)| {
@@ -78,7 +78,7 @@ impl<'p> Runner<'_, 'p> {
     }
 
     /// What a watcher watches and has changed, as `state: id`, in the order it names them.
-    pub fn changed_watches(&self, index: usize) -> Vec<String> {
+    pub(crate) fn changed_watches(&self, index: usize) -> Vec<String> {
         let chunks = &self.run_ctx.plan.chunks;
         let watched = self.graph.requisites.for_chunk(index).iter();
         let watched = watched.filter(|(_, kind)| matches!(kind, Requisite::Watch | Requisite::WatchAny));
@@ -105,7 +105,7 @@ impl<'p> Runner<'_, 'p> {
         fired.into_iter().map(|chunk| format!("{}: {}", chunk.state, chunk.id)).collect()
     }
 
-    pub fn start_task(&mut self, index: usize, tag: String, react: ShouldReact) {
+    pub(crate) fn start_task(&mut self, index: usize, tag: String, react: ShouldReact) {
         let chunk = &self.run_ctx.plan.chunks[index];
         if let Some(words) = self.invalid_argument(chunk) {
             self.aborted = Some(words);
@@ -141,7 +141,7 @@ impl<'p> Runner<'_, 'p> {
     }
 
     /// An argument that Salt refuses when it calls the function, which ends its whole run.
-    pub fn invalid_argument(&mut self, chunk: &Chunk) -> Option<String> {
+    pub(crate) fn invalid_argument(&mut self, chunk: &Chunk) -> Option<String> {
         if self.settings.compat != Compat::Salt {
             return None;
         }
@@ -158,7 +158,7 @@ impl<'p> Runner<'_, 'p> {
     }
 
     /// What would have been done to the host before a state looks, in a dry run.
-    pub fn prior_effects(&self, index: usize) -> PriorEffects {
+    pub(crate) fn prior_effects(&self, index: usize) -> PriorEffects {
         if self.settings.mode != RunMode::Test || self.settings.compat == Compat::Salt {
             return PriorEffects::default();
         }

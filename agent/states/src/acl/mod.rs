@@ -176,7 +176,7 @@ fn plan_absent(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, 
 struct AclUndo;
 
 /// What a revert puts back.
-pub const UNDOABLE: &dyn Undoable = &AclUndo;
+pub(crate) const UNDOABLE: &dyn Undoable = &AclUndo;
 
 impl Undoable for AclUndo {
     fn kind(&self) -> &'static str {

@@ -15,7 +15,7 @@ fn parse_mail_alias(line: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// All mail aliases, in the order of the file.
-pub fn mail_aliases(text: &str) -> Vec<(String, String)> {
+pub(crate) fn mail_aliases(text: &str) -> Vec<(String, String)> {
     text.lines()
         .filter_map(parse_mail_alias)
         .map(|(name, target, _)| (name.to_owned(), target.to_owned()))
@@ -23,7 +23,7 @@ pub fn mail_aliases(text: &str) -> Vec<(String, String)> {
 }
 
 /// The text with an alias, or without it.
-pub fn set_mail_alias(text: &str, alias: &str, target: Option<&str>) -> String {
+pub(crate) fn set_mail_alias(text: &str, alias: &str, target: Option<&str>) -> String {
     let mut is_set = false;
     let mut out = String::new();
     for line in text.lines() {

@@ -1,6 +1,6 @@
 //! States of the module `alias`: mail aliases in `/etc/aliases`.
 
-pub mod aliases_file;
+pub(crate) mod aliases_file;
 pub(crate) mod functions;
 
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 /// A mail alias: its target, or none when it should not be.
-pub struct AliasState {
+pub(crate) struct AliasState {
     name: String,
     target: Option<String>,
 }
 
 impl AliasState {
-    pub fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
+    pub(crate) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let name = args.name();
         match fun {
             "absent" => Some(Ok(Self { name, target: None })),

@@ -1,6 +1,6 @@
 //! States of the module `alternatives`: which of several programs a name stands for.
 
-pub mod functions;
+pub(crate) mod functions;
 
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
@@ -11,21 +11,21 @@ use zagent_host::{Machine, Tools, refuse_option};
 
 /// What `update-alternatives` noted about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlternativesGroup {
+pub(crate) struct AlternativesGroup {
     pub mode: String,
     pub link: String,
     /// Names and links of what goes along.
-    pub followers: Vec<(String, String)>,
+    pub(crate) followers: Vec<(String, String)>,
     pub choices: Vec<AlternativesChoice>,
 }
 
 /// One of several programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlternativesChoice {
+pub(crate) struct AlternativesChoice {
     pub path: String,
     pub priority: i64,
     /// What goes along, in the order of the names; empty where nothing does.
-    pub followers: Vec<String>,
+    pub(crate) followers: Vec<String>,
 }
 
 impl AlternativesGroup {
@@ -33,7 +33,7 @@ impl AlternativesGroup {
     ///
     /// # Errors
     /// Fails when they cannot be read.
-    pub fn load(machine: &Machine, name: &str) -> Result<Option<Self>, FunctionError> {
+    pub(crate) fn load(machine: &Machine, name: &str) -> Result<Option<Self>, FunctionError> {
         if name.contains('/') {
             return Ok(None);
         }
@@ -63,13 +63,13 @@ impl AlternativesGroup {
     }
 
     /// True when a program is one of the choices.
-    pub fn has_choice(&self, path: &str) -> bool {
+    pub(crate) fn has_choice(&self, path: &str) -> bool {
         self.choices.iter().any(|c| c.path == path)
     }
 }
 
 /// Where the link of a name points now.
-pub fn current_target(machine: &Machine, name: &str) -> Option<String> {
+pub(crate) fn current_target(machine: &Machine, name: &str) -> Option<String> {
     if name.contains('/') {
         return None;
     }
@@ -80,7 +80,7 @@ pub fn current_target(machine: &Machine, name: &str) -> Option<String> {
 ///
 /// # Errors
 /// Fails when there is none, or as it does.
-pub fn run_update_alternatives(tools: &Tools<'_>, words: &[&str]) -> Result<String, FunctionError> {
+pub(crate) fn run_update_alternatives(tools: &Tools<'_>, words: &[&str]) -> Result<String, FunctionError> {
     // The verb comes first, and a priority may be below zero.
     let said = words.iter().skip(1).filter(|w| **w != "--slave" && w.parse::<i64>().is_err());
     said.into_iter().try_for_each(|word| refuse_option("name of an alternative", word))?;

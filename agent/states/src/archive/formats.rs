@@ -37,7 +37,7 @@ for one in links:
 
 /// A format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArchiveFormat {
+pub(crate) enum ArchiveFormat {
     /// Also compressed.
     Tar,
     Zip,
@@ -75,7 +75,7 @@ impl ArchiveFormat {
     ///
     /// # Errors
     /// Fails in Salt's words when it is none.
-    pub fn from_args(args: &ChunkArgs<'_>, source: &str) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>, source: &str) -> Result<Self, StateError> {
         if let Some(given) = args.text("archive_format")? {
             return Self::from_format_name(&given).ok_or_else(|| {
                 StateError::new(format!(
@@ -100,14 +100,14 @@ impl ArchiveFormat {
     }
 
     /// The format that a name tells.
-    pub fn from_file_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_file_name(name: &str) -> Option<Self> {
         let name = if name.contains("://") { name.split(['?', '#']).next().unwrap_or(name) } else { name };
         let name = name.to_ascii_lowercase();
         EXTENSIONS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| *format)
     }
 
     /// Its name.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Tar => "tar",
             Self::Zip => "zip",
@@ -137,7 +137,11 @@ impl ArchiveFormat {
     ///
     /// # Errors
     /// Fails when there is none on the host.
-    pub fn unpack_program(self, tools: &Tools<'_>, has_password: bool) -> Result<&'static str, StateError> {
+    pub(crate) fn unpack_program(
+        self,
+        tools: &Tools<'_>,
+        has_password: bool,
+    ) -> Result<&'static str, StateError> {
         if !has_password {
             return self.list_program(tools);
         }
@@ -150,7 +154,7 @@ impl ArchiveFormat {
     ///
     /// # Errors
     /// Fails when it cannot be read, or names what lies outside of it.
-    pub fn list_members(
+    pub(crate) fn list_members(
         self,
         ctx: &StateCtx<'_>,
         archive: &Path,
@@ -190,7 +194,7 @@ impl ArchiveFormat {
     ///
     /// # Errors
     /// Fails when not all of it comes out.
-    pub fn unpack(
+    pub(crate) fn unpack(
         self,
         ctx: &StateCtx<'_>,
         archive: &Path,
@@ -252,7 +256,7 @@ fn tar_args(options: &[String], file: &str) -> Vec<String> {
 }
 
 /// How many names `tar` takes off the front of each path.
-pub fn strip_components(options: &[String]) -> usize {
+pub(crate) fn strip_components(options: &[String]) -> usize {
     let mut words = options.iter().map(String::as_str);
     while let Some(word) = words.next() {
         let Some(rest) = word.strip_prefix("--strip-components").or_else(|| word.strip_prefix("--strip"))
@@ -303,7 +307,7 @@ fn strip_members(members: Vec<ArchiveMember>, strip: usize) -> Result<Vec<Archiv
 
 /// One thing in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArchiveMember {
+pub(crate) struct ArchiveMember {
     /// Below the target.
     pub path: PathBuf,
     /// What it is, where that is told.
@@ -312,7 +316,7 @@ pub struct ArchiveMember {
 
 impl ArchiveMember {
     /// True when what is there may be it.
-    pub fn matches_kind(&self, found: FileKind) -> bool {
+    pub(crate) fn matches_kind(&self, found: FileKind) -> bool {
         match self.kind {
             Some(FileKind::Dir) => found == FileKind::Dir,
             Some(FileKind::Link) => found == FileKind::Link,
@@ -349,7 +353,7 @@ impl ArchiveMember {
     }
 
     /// A line of the note in the cache.
-    pub fn to_cache_line(&self) -> String {
+    pub(crate) fn to_cache_line(&self) -> String {
         let kind = match self.kind {
             Some(FileKind::Dir) => 'd',
             Some(FileKind::Link) => 'l',
@@ -360,7 +364,7 @@ impl ArchiveMember {
     }
 
     /// What a line of the note says.
-    pub fn from_cache_line(line: &str) -> Option<Self> {
+    pub(crate) fn from_cache_line(line: &str) -> Option<Self> {
         let mut rest = line.chars();
         let kind = match rest.next()? {
             'd' => Some(FileKind::Dir),

@@ -3,8 +3,8 @@
 //! Law: an archive comes out in a place of the agent's own. The target is touched, and what stands there removed, only when
 //! all of it came out and nothing of it leads out.
 
-pub mod formats;
-pub mod unpack_dir;
+pub(crate) mod formats;
+pub(crate) mod unpack_dir;
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use zagent_compiler::{Chunk, Compat};
 use zagent_config::atomic_file::AtomicFile;
 use zagent_config::{Map, Value};
 
-pub use self::formats::ArchiveFormat;
+pub(crate) use self::formats::ArchiveFormat;
 use self::formats::ArchiveMember;
 use self::unpack_dir::UnpackDir;
 use crate::file::download::Downloader;
@@ -454,4 +454,4 @@ impl State for ArchiveExtracted {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

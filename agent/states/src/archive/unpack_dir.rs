@@ -15,7 +15,7 @@ use crate::{StateCtx, StateError};
 use zagent_host::fs::{FileKind, FileMeta, Stat};
 
 /// A directory of the agent, gone when it is no longer held.
-pub struct UnpackDir(TempDir);
+pub(crate) struct UnpackDir(TempDir);
 
 fn io_failure(path: &Path) -> impl Fn(io::Error) -> StateError {
     let path = path.display().to_string();
@@ -24,18 +24,18 @@ fn io_failure(path: &Path) -> impl Fn(io::Error) -> StateError {
 
 impl UnpackDir {
     /// An empty directory that only the agent may enter, in one of its own: nobody can put another in its place.
-    pub fn new(ctx: &StateCtx<'_>) -> Result<Self, StateError> {
+    pub(crate) fn new(ctx: &StateCtx<'_>) -> Result<Self, StateError> {
         fs::create_dir_all(ctx.staging_dir).map_err(io_failure(ctx.staging_dir))?;
         let made = tempfile::Builder::new().prefix(".unpacked-").tempdir_in(ctx.staging_dir);
         made.map(Self).map_err(io_failure(ctx.staging_dir))
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// Refuses links that lead out of what was unpacked.
-    pub fn verify_links(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+    pub(crate) fn verify_links(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         self.verify_below(ctx, Path::new(""))
     }
 
@@ -59,7 +59,12 @@ impl UnpackDir {
     }
 
     /// Puts everything into the target. Who is not asked for in `owner` stays who the archive says.
-    pub fn move_into(self, ctx: &StateCtx<'_>, target: &Path, owner: OwnerIds) -> Result<(), StateError> {
+    pub(crate) fn move_into(
+        self,
+        ctx: &StateCtx<'_>,
+        target: &Path,
+        owner: OwnerIds,
+    ) -> Result<(), StateError> {
         let mut way = TreeMover { ctx, owner, hardlinks: HashMap::new() };
         way.move_dir(self.path(), target)
     }

@@ -14,7 +14,7 @@ const ZAGENT_NOTE_MARK: &str = "### zagent: ";
 
 /// A job that waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AtJob {
+pub(crate) struct AtJob {
     pub id: i64,
     /// `2026-11-16`.
     pub date: String,
@@ -29,7 +29,7 @@ pub struct AtJob {
 
 impl AtJob {
     /// It as `at.atq` shows it.
-    pub fn to_salt_map(&self) -> Map {
+    pub(crate) fn to_salt_map(&self) -> Map {
         Map::from_iter([
             ("job", Value::Int(self.id)),
             ("date", self.date.as_str().into()),
@@ -67,7 +67,7 @@ fn require_at(tools: &Tools<'_>) -> Result<(), FunctionError> {
 }
 
 /// All jobs.
-pub fn list_jobs(tools: &Tools<'_>) -> Result<Vec<AtJob>, FunctionError> {
+pub(crate) fn list_jobs(tools: &Tools<'_>) -> Result<Vec<AtJob>, FunctionError> {
     require_at(tools)?;
     let output = tools.run_query("at", &["-l"])?;
     if !output.is_success() {
@@ -88,12 +88,12 @@ fn text_after_mark(text: &str, mark: &str) -> String {
 }
 
 /// The text of a job that can be found again by a note.
-pub fn add_note(job: &str, note: &str) -> String {
+pub(crate) fn add_note(job: &str, note: &str) -> String {
     format!("{ZAGENT_NOTE_MARK}{note}\n{job}")
 }
 
 /// Makes a job.
-pub fn add_job(
+pub(crate) fn add_job(
     tools: &Tools<'_>,
     time: &str,
     job: &str,
@@ -136,7 +136,7 @@ fn user_ids(tools: &Tools<'_>, user: &zagent_host::accounts::PasswdEntry) -> Res
 }
 
 /// Takes jobs away.
-pub fn remove_jobs(tools: &Tools<'_>, jobs: &[i64]) -> Result<(), FunctionError> {
+pub(crate) fn remove_jobs(tools: &Tools<'_>, jobs: &[i64]) -> Result<(), FunctionError> {
     if jobs.is_empty() {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a job without a tag gets a unique one")]
 
-pub mod at_queue;
+pub(crate) mod at_queue;
 pub(crate) mod functions;
 
 use zagent_config::{Map, Value};
@@ -36,9 +36,9 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 /// Jobs that were made here, by a note in the text of each: its number is known only when it is there.
-pub const AT_JOB_UNDO: AtJobUndo = AtJobUndo;
+pub(crate) const AT_JOB_UNDO: AtJobUndo = AtJobUndo;
 
-pub struct AtJobUndo;
+pub(crate) struct AtJobUndo;
 
 impl Undoable for AtJobUndo {
     fn kind(&self) -> &'static str {
@@ -60,7 +60,7 @@ impl Undoable for AtJobUndo {
     }
 }
 
-pub struct AtPresent {
+pub(crate) struct AtPresent {
     /// It waits for a watch.
     only_on_watch: bool,
     job: String,
@@ -71,7 +71,7 @@ pub struct AtPresent {
 }
 
 impl AtPresent {
-    pub fn from_args(fun: &str, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(fun: &str, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let text = |key: &str| Ok::<_, StateError>(args.text(key)?.filter(|t| !t.is_empty()));
         let (tag, is_unique) = (text("tag")?, args.flag("unique_tag", false));
         if is_unique && tag.is_none() {
@@ -145,7 +145,7 @@ impl State for AtPresent {
     }
 }
 
-pub struct AtAbsent {
+pub(crate) struct AtAbsent {
     id: Option<i64>,
     /// What a job has to be like: `runas`, `tag`, `hour`, `minute`, `day`, `month`, `year`.
     filters: Vec<(String, String)>,
@@ -155,7 +155,7 @@ pub struct AtAbsent {
 const FILTER_ARGS: [&str; 7] = ["runas", "tag", "hour", "minute", "day", "month", "year"];
 
 impl AtAbsent {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         if args.get("limit").is_some() {
             return Err(StateError::new(format!("limit parameter not supported {}", args.name())));
         }

@@ -5,7 +5,7 @@
 pub mod functions;
 
 pub mod script;
-pub mod stateful;
+pub(crate) mod stateful;
 
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
@@ -59,7 +59,7 @@ enum CmdFunction {
     Script,
 }
 
-struct CmdState {
+pub struct CmdState {
     function: CmdFunction,
     /// It runs only for a watch.
     watch_only: bool,
@@ -69,7 +69,7 @@ struct CmdState {
 }
 
 /// What a command did, as the changes of its state show it.
-struct CmdResult {
+pub struct CmdResult {
     pid: i64,
     /// None for one that was left to itself.
     code: Option<i64>,

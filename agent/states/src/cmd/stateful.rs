@@ -10,7 +10,7 @@ use zagent_host::exec::command_options::value_text;
 use zagent_host::exec::shell_words;
 
 /// Reads what the command said about itself; gives whether it counts as a success.
-pub fn reinterpret(done: ApplyResult, succeeded: bool, compat: Compat) -> (ApplyResult, bool) {
+pub(crate) fn reinterpret(done: ApplyResult, succeeded: bool, compat: Compat) -> (ApplyResult, bool) {
     let raw = done.changes;
     let text = |key: &str| raw.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut told = ApplyResult { details: done.details, ..ApplyResult::default() };

@@ -14,18 +14,18 @@ const SALT_HEADER: &str = "# Lines below here are managed by Salt, do not edit";
 const IDENTIFIER_MARK: &str = "SALT_CRON_IDENTIFIER";
 const DISABLED_MARK: &str = "#DISABLED#";
 /// The fields of a time, and the numbers that `random` may give each.
-pub const TIME_FIELDS: [(&str, u64, u64); 5] =
+pub(crate) const TIME_FIELDS: [(&str, u64, u64); 5] =
     [("minute", 0, 59), ("hour", 0, 23), ("daymonth", 1, 28), ("month", 1, 12), ("dayweek", 0, 6)];
 
 /// A job of a crontab.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CronJob {
+pub(crate) struct CronJob {
     /// Five fields, or one such as `@daily`.
     pub schedule: Vec<String>,
     pub cmd: String,
-    pub identifier: Option<String>,
+    pub(crate) identifier: Option<String>,
     pub comment: Option<String>,
-    pub is_disabled: bool,
+    pub(crate) is_disabled: bool,
     /// Its lines, with the comments before it.
     pub lines: Range<usize>,
 }
@@ -36,7 +36,7 @@ impl CronJob {
     }
 
     /// True when this job is the one that is meant.
-    pub fn matches(&self, cmd: &str, identifier: Option<&str>) -> bool {
+    pub(crate) fn matches(&self, cmd: &str, identifier: Option<&str>) -> bool {
         self.identifier.as_deref().map_or(self.cmd == cmd, |own| Some(own) == identifier)
     }
 
@@ -60,7 +60,7 @@ impl CronJob {
 
 /// A crontab.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Crontab {
+pub(crate) struct Crontab {
     lines: Vec<String>,
     /// Where what is managed begins.
     start: Option<usize>,
@@ -72,7 +72,7 @@ pub struct Crontab {
 
 /// What became of a crontab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrontabChange {
+pub(crate) enum CrontabChange {
     Unchanged,
     New,
     Updated,
@@ -81,7 +81,7 @@ pub enum CrontabChange {
 
 impl Crontab {
     /// Reads a crontab.
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut tab =
             Self { lines: text.split_inclusive('\n').map(str::to_owned).collect(), ..Self::default() };
         let (mut comment, mut identifier, mut first): (Option<String>, Option<String>, _) =
@@ -164,7 +164,7 @@ impl Crontab {
 
     /// The text with a job as it should be. A time that is not given by number (`random`, `5:10`) stays as it is when it
     /// fits; a comment that is not given stays.
-    pub fn with_job(self, wanted: &CronJob, seed: &str) -> (CrontabChange, String) {
+    pub(crate) fn with_job(self, wanted: &CronJob, seed: &str) -> (CrontabChange, String) {
         let found =
             self.jobs.iter().find(|job| job.matches(&wanted.cmd, wanted.identifier.as_deref())).cloned();
         let mut job = wanted.clone();
@@ -194,7 +194,12 @@ impl Crontab {
     }
 
     /// The text without a job.
-    pub fn without_job(&self, cmd: &str, id: Option<&str>, special: Option<&str>) -> (CrontabChange, String) {
+    pub(crate) fn without_job(
+        &self,
+        cmd: &str,
+        id: Option<&str>,
+        special: Option<&str>,
+    ) -> (CrontabChange, String) {
         let is = |job: &&CronJob| {
             let fits = special.map_or(!job.is_special(), |s| job.is_special() && job.schedule[0] == s);
             job.matches(cmd, id) && fits
@@ -206,7 +211,7 @@ impl Crontab {
     }
 
     /// The text with a variable.
-    pub fn with_env(mut self, name: &str, value: &str) -> (CrontabChange, String) {
+    pub(crate) fn with_env(mut self, name: &str, value: &str) -> (CrontabChange, String) {
         let value = if value.is_empty() { "\"\"" } else { value };
         let line = format!("{name}={value}\n");
         match self.variables.iter().find(|(_, n, _)| n == name) {
@@ -224,7 +229,7 @@ impl Crontab {
     }
 
     /// The text without a variable.
-    pub fn without_env(&self, name: &str) -> (CrontabChange, String) {
+    pub(crate) fn without_env(&self, name: &str) -> (CrontabChange, String) {
         match self.variables.iter().find(|(_, n, _)| n == name) {
             None => (CrontabChange::Unchanged, self.render_lines()),
             Some((at, ..)) => (CrontabChange::Removed, self.without_lines(*at..at + 1)),
@@ -232,7 +237,7 @@ impl Crontab {
     }
 
     /// It as `cron.list_tab` shows it.
-    pub fn to_salt_map(&self) -> Value {
+    pub(crate) fn to_salt_map(&self) -> Value {
         let pre = self.lines[..self.start.unwrap_or(self.lines.len())].iter();
         let pre: Value = pre.map(|l| Value::from(l.trim_end_matches(['\n', '\r']))).collect();
         let envs = self.variables.iter().map(|(_, name, value)| {
@@ -254,7 +259,7 @@ impl Crontab {
 }
 
 /// A job as `cron.list_tab` shows it.
-pub fn job_to_map(job: &CronJob) -> Map {
+pub(crate) fn job_to_map(job: &CronJob) -> Map {
     let mut out = Map::new();
     if job.is_special() {
         out.insert("spec", job.schedule[0].as_str());
@@ -297,7 +302,7 @@ fn resolve_times(wanted: &[String], is: &[String], seed: &str) -> Vec<String> {
 }
 
 /// The crontab of a user; nothing when there is none.
-pub fn read_crontab(tools: &Tools<'_>, user: &str) -> Result<Option<String>, FunctionError> {
+pub(crate) fn read_crontab(tools: &Tools<'_>, user: &str) -> Result<Option<String>, FunctionError> {
     if tools.which("crontab").is_none() {
         return Err(FunctionError::failed(
             "there is no `crontab` program on this host: a package such as cron brings it",
@@ -315,7 +320,7 @@ pub fn read_crontab(tools: &Tools<'_>, user: &str) -> Result<Option<String>, Fun
 }
 
 /// Sets the crontab of a user, or takes it away.
-pub fn write_crontab(tools: &Tools<'_>, user: &str, text: Option<&str>) -> Result<(), FunctionError> {
+pub(crate) fn write_crontab(tools: &Tools<'_>, user: &str, text: Option<&str>) -> Result<(), FunctionError> {
     let Some(text) = text else { return tools.run_checked("crontab", &["-u", user, "-r"]).map(|_| ()) };
     let mut command = Tools::command("crontab", &["-u", user, "-"], tools.machine.timeout);
     command.stdin = text.as_bytes().to_vec();
@@ -327,7 +332,7 @@ pub fn write_crontab(tools: &Tools<'_>, user: &str, text: Option<&str>) -> Resul
 }
 
 /// What makes random times of this host its own.
-pub fn random_seed(tools: &Tools<'_>, user: &str) -> String {
+pub(crate) fn random_seed(tools: &Tools<'_>, user: &str) -> String {
     let id = tools.machine.read("/etc/machine-id").ok().flatten().unwrap_or_default();
     format!("{}{user}", id.trim())
 }

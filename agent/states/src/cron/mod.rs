@@ -27,9 +27,9 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 /// Crontabs: the whole text.
-pub const CRONTAB_UNDO: CrontabUndo = CrontabUndo;
+pub(crate) const CRONTAB_UNDO: CrontabUndo = CrontabUndo;
 
-pub struct CrontabUndo;
+pub(crate) struct CrontabUndo;
 
 impl Undoable for CrontabUndo {
     fn kind(&self) -> &'static str {
@@ -62,7 +62,7 @@ enum CronFunction {
     },
 }
 
-pub struct CronState {
+pub(crate) struct CronState {
     name: String,
     user: String,
     function: CronFunction,
@@ -77,7 +77,7 @@ struct CronPlan {
 }
 
 impl CronState {
-    pub fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
+    pub(crate) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let want = match fun {
             "present" => job_from_args(args).map(CronFunction::Job),
             "absent" => {

@@ -15,7 +15,7 @@ use zagent_host::{Machine, Tools};
 
 /// An answer: who asks, the question, its kind, what is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DebconfAnswer {
+pub(crate) struct DebconfAnswer {
     pub package: String,
     pub question: String,
     pub kind: String,
@@ -61,7 +61,7 @@ impl DebconfAnswer {
 ///
 /// # Errors
 /// Fails when debconf's files cannot be read.
-pub fn load_answers(machine: &Machine) -> Result<Vec<DebconfAnswer>, FunctionError> {
+pub(crate) fn load_answers(machine: &Machine) -> Result<Vec<DebconfAnswer>, FunctionError> {
     let read = |name: &str| machine.read(&format!("/var/cache/debconf/{name}.dat"));
     let templates = read("templates")?.unwrap_or_default();
     let mut texts = read("config")?.unwrap_or_default();
@@ -99,7 +99,7 @@ fn parse_database(texts: &str, templates: &str) -> Vec<DebconfAnswer> {
 ///
 /// # Errors
 /// Fails when there is no debconf here, or as it does.
-pub fn set_selections(tools: &Tools<'_>, answers: &[DebconfAnswer]) -> Result<(), FunctionError> {
+pub(crate) fn set_selections(tools: &Tools<'_>, answers: &[DebconfAnswer]) -> Result<(), FunctionError> {
     answers.iter().try_for_each(DebconfAnswer::verify_one_line)?;
     let words: [&str; 0] = [];
     let mut command = Tools::command("debconf-set-selections", &words, std::time::Duration::from_secs(60));

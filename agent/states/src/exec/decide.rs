@@ -4,15 +4,15 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecFacts {
     /// Something it subscribes to has changed.
-    pub is_triggered: bool,
+    pub(crate) is_triggered: bool,
     /// The file that `creates` names is there.
-    pub is_created: bool,
+    pub(crate) is_created: bool,
     /// Whether `onlyif` exited with 0; nothing when there is none.
     pub onlyif: Option<bool>,
     /// Whether `unless` exited with 0; nothing when there is none.
     pub unless: Option<bool>,
     /// It runs for a subscription only.
-    pub refresh_only: bool,
+    pub(crate) refresh_only: bool,
 }
 
 /// What to do, or why not.

@@ -25,7 +25,7 @@ struct FileExistence {
 }
 
 /// Makes `file.absent`.
-pub fn build_absent(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build_absent(args: &ChunkArgs<'_>) -> BuildResult {
     let path = state_path(args, "Must provide name to file.absent")?;
     if path == Path::new("/") {
         return Err(StateError::new("Refusing to make \"/\" absent"));
@@ -34,7 +34,7 @@ pub fn build_absent(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 /// Makes `file.exists` and `file.missing`.
-pub fn build_existence(args: &ChunkArgs<'_>, should_exist: bool) -> BuildResult {
+pub(crate) fn build_existence(args: &ChunkArgs<'_>, should_exist: bool) -> BuildResult {
     let name = args.name();
     if name.is_empty() {
         return Err(StateError::new(format!("Must provide name to file.{}", args.chunk.fun)));

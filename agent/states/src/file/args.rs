@@ -12,7 +12,7 @@ use zagent_host::fs::{FileKind, Stat};
 ///
 /// # Errors
 /// Fails in Salt's words when it is empty or not absolute.
-pub fn state_path(args: &ChunkArgs<'_>, empty: &str) -> Result<PathBuf, StateError> {
+pub(crate) fn state_path(args: &ChunkArgs<'_>, empty: &str) -> Result<PathBuf, StateError> {
     match args.get("name") {
         Some(Value::Str(name)) if name.is_empty() => Err(StateError::new(empty)),
         _ => args.path("name")?.ok_or_else(|| StateError::new(empty)),
@@ -23,12 +23,12 @@ pub fn state_path(args: &ChunkArgs<'_>, empty: &str) -> Result<PathBuf, StateErr
 ///
 /// # Errors
 /// Fails when it is missing or no text.
-pub fn required_text(args: &ChunkArgs<'_>, key: &str) -> Result<String, StateError> {
+pub(crate) fn required_text(args: &ChunkArgs<'_>, key: &str) -> Result<String, StateError> {
     args.text(key)?.ok_or_else(|| missing_argument(args, key))
 }
 
 /// The failure for an argument that must be given.
-pub fn missing_argument(args: &ChunkArgs<'_>, key: &str) -> StateError {
+pub(crate) fn missing_argument(args: &ChunkArgs<'_>, key: &str) -> StateError {
     StateError::new(format!("Missing parameter {key} for state file.{}\n", args.chunk.fun))
 }
 
@@ -44,7 +44,7 @@ pub fn saltenv(args: &ChunkArgs<'_>) -> Result<Arc<str>, StateError> {
 ///
 /// # Errors
 /// Fails when one of the arguments is given.
-pub fn reject_unsupported(args: &ChunkArgs<'_>, keys: &[&str]) -> Result<(), StateError> {
+pub(crate) fn reject_unsupported(args: &ChunkArgs<'_>, keys: &[&str]) -> Result<(), StateError> {
     match keys.iter().find(|key| args.get(key).is_some_and(Value::is_truthy)) {
         Some(key) => {
             Err(StateError::new(format!("`{key}` is not supported by file.{} here", args.chunk.fun)))
@@ -57,7 +57,7 @@ pub fn reject_unsupported(args: &ChunkArgs<'_>, keys: &[&str]) -> Result<(), Sta
 ///
 /// # Errors
 /// Fails when one is asked for.
-pub fn reject_signatures(args: &ChunkArgs<'_>) -> Result<(), StateError> {
+pub(crate) fn reject_signatures(args: &ChunkArgs<'_>) -> Result<(), StateError> {
     reject_unsupported(args, &["signature", "source_hash_sig", "signed_by_any", "signed_by_all"])
 }
 
@@ -65,7 +65,7 @@ pub fn reject_signatures(args: &ChunkArgs<'_>) -> Result<(), StateError> {
 ///
 /// # Errors
 /// Fails as the state does.
-pub fn reapply(state: &mut dyn State, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+pub(crate) fn reapply(state: &mut dyn State, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
     let checked = state.check(ctx)?;
     match checked.verdict {
         Verdict::InSync => Ok(ApplyResult::new(checked.comment, checked.changes)),
@@ -98,7 +98,7 @@ pub fn is_dir(ctx: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
 }
 
 /// A path with `~` as the home directory of who runs this.
-pub fn expand_home(text: &str) -> PathBuf {
+pub(crate) fn expand_home(text: &str) -> PathBuf {
     match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => text.into(),

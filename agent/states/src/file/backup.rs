@@ -12,7 +12,7 @@ use zagent_host::fs::{FileMeta, Stat};
 ///
 /// # Errors
 /// Fails when it is no text.
-pub fn is_requested(args: &ChunkArgs<'_>) -> Result<bool, StateError> {
+pub(crate) fn is_requested(args: &ChunkArgs<'_>) -> Result<bool, StateError> {
     Ok(args.text("backup")?.is_some_and(|mode| mode == "minion" || mode == "both"))
 }
 
@@ -20,7 +20,12 @@ pub fn is_requested(args: &ChunkArgs<'_>) -> Result<bool, StateError> {
 ///
 /// # Errors
 /// Fails when it cannot be copied.
-pub fn save_backup(ctx: &StateCtx<'_>, path: &Path, found: &Stat, content: &[u8]) -> Result<(), StateError> {
+pub(crate) fn save_backup(
+    ctx: &StateCtx<'_>,
+    path: &Path,
+    found: &Stat,
+    content: &[u8],
+) -> Result<(), StateError> {
     let copy = backup_path(ctx.cache_dir, path, &Zoned::now());
     let private = FileMeta { mode: Some(0o700), ..FileMeta::default() };
     parents::make_parents(ctx, &copy, private)?;

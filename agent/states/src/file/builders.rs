@@ -7,7 +7,7 @@ use super::{
 use crate::{BuildResult, ChunkArgs};
 
 /// The state that a function makes; nothing when there is no such function here.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(match fun {
         "managed" => managed::build(args),
         "directory" => directory::build(args),

@@ -34,7 +34,7 @@ struct FileNotCached {
 }
 
 /// Makes `file.cached`.
-pub fn build_cached(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build_cached(args: &ChunkArgs<'_>) -> BuildResult {
     reject_signatures(args)?;
     Ok(Box::new(FileCached {
         name: args.name(),
@@ -47,7 +47,7 @@ pub fn build_cached(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 /// Makes `file.not_cached`.
-pub fn build_not_cached(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build_not_cached(args: &ChunkArgs<'_>) -> BuildResult {
     Ok(Box::new(FileNotCached { name: args.name(), env: saltenv(args)? }))
 }
 

@@ -14,7 +14,7 @@ use zagent_host::temp_file;
 
 /// A command that must like the new content.
 #[derive(Clone, Debug)]
-pub struct CheckCmd {
+pub(crate) struct CheckCmd {
     command: String,
     tmp_dir: Option<PathBuf>,
     tmp_ext: String,
@@ -25,7 +25,7 @@ impl CheckCmd {
     ///
     /// # Errors
     /// Fails when one is no text.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
         let Some(command) = args.text("check_cmd")?.filter(|c| !c.is_empty()) else { return Ok(None) };
         let tmp_dir = args.text("tmp_dir")?.filter(|d| !d.is_empty()).map(PathBuf::from);
         Ok(Some(Self { command, tmp_dir, tmp_ext: args.text("tmp_ext")?.unwrap_or_default() }))
@@ -35,7 +35,7 @@ impl CheckCmd {
     ///
     /// # Errors
     /// Fails in Salt's words, with what the command said, when it does not like it.
-    pub fn run(&self, ctx: &StateCtx<'_>, content: &[u8], meta: FileMeta) -> Result<(), StateError> {
+    pub(crate) fn run(&self, ctx: &StateCtx<'_>, content: &[u8], meta: FileMeta) -> Result<(), StateError> {
         let unable = |error: String| StateError::new(format!("Unable to check_cmd file: {error}"));
         let io = |e: std::io::Error| unable(e.to_string());
         let dir = self.tmp_dir.clone().unwrap_or_else(|| temp_file::temp_dir(ctx.machine));

@@ -16,7 +16,7 @@ use zagent_host::fs::FileKind;
 
 /// What is kept in a directory.
 #[derive(Debug, Default)]
-pub struct KeptPaths {
+pub(crate) struct KeptPaths {
     paths: BTreeSet<PathBuf>,
 }
 
@@ -26,7 +26,7 @@ impl KeptPaths {
     ///
     /// # Errors
     /// Fails when what is kept cannot be looked at.
-    pub fn find_required(ctx: &StateCtx<'_>, dir: &Path, require: &Value) -> Result<Self, StateError> {
+    pub(crate) fn find_required(ctx: &StateCtx<'_>, dir: &Path, require: &Value) -> Result<Self, StateError> {
         let mut keep = Self::default();
         for chunk in ctx.plan.chunks.iter().filter(|c| &*c.state == "file" && !c.prereq.check) {
             let name = name_text(&chunk.name);
@@ -48,7 +48,7 @@ impl KeptPaths {
     }
 
     /// Keeps a path, and the directories on the way to it.
-    pub fn add(&mut self, path: PathBuf) {
+    pub(crate) fn add(&mut self, path: PathBuf) {
         for parent in path.ancestors().skip(1) {
             if !self.paths.insert(parent.to_owned()) {
                 break;
@@ -74,7 +74,7 @@ impl KeptPaths {
     }
 
     /// What is neither kept nor excluded.
-    pub fn unmanaged_paths<'l>(
+    pub(crate) fn unmanaged_paths<'l>(
         &self,
         dir: &Path,
         levels: &'l [WalkLevel],
@@ -90,7 +90,7 @@ impl KeptPaths {
 }
 
 /// Of several paths those that are not below another one.
-pub fn topmost<'p>(paths: &[&'p Path]) -> Vec<&'p Path> {
+pub(crate) fn topmost<'p>(paths: &[&'p Path]) -> Vec<&'p Path> {
     let all: BTreeSet<&Path> = paths.iter().copied().collect();
     all.iter().copied().filter(|path| !path.ancestors().skip(1).any(|above| all.contains(above))).collect()
 }

@@ -10,7 +10,7 @@ use zagent_config::value::python_str;
 use super::sources::ContentBytes;
 
 /// The text that Salt makes of `contents`: each line of each part with a line end, or the last one without.
-pub fn join_contents(given: &Value, newline: bool) -> ContentBytes {
+pub(crate) fn join_contents(given: &Value, newline: bool) -> ContentBytes {
     if let Value::Str(text) = given {
         if newline && is_plain(text) {
             return ContentBytes::Text(Arc::clone(text));

@@ -102,7 +102,12 @@ impl FileCopy {
 ///
 /// # Errors
 /// Fails when something cannot be read or written.
-pub fn copy_entry(ctx: &StateCtx<'_>, from: &Path, to: &Path, meta: FileMeta) -> Result<(), StateError> {
+pub(crate) fn copy_entry(
+    ctx: &StateCtx<'_>,
+    from: &Path,
+    to: &Path,
+    meta: FileMeta,
+) -> Result<(), StateError> {
     let mut todo = vec![(from.to_owned(), to.to_owned(), 0)];
     while let Some((from, to, depth)) = todo.pop() {
         let found = if depth == 0 { ctx.fs.stat(&from)? } else { ctx.fs.lstat(&from)? };

@@ -14,7 +14,7 @@ use crate::{ChunkArgs, FileTemplate, StateCtx, StateError};
 
 /// What a file should hold, as the state says it.
 #[derive(Debug)]
-pub struct DesiredContent {
+pub(crate) struct DesiredContent {
     origin: ContentOrigin,
     template: Option<Arc<str>>,
     variables: TemplateVariables,
@@ -53,7 +53,7 @@ struct TemplateVariables {
 
 /// Bytes, and the mode of where they come from.
 #[derive(Debug)]
-pub struct RenderedContent {
+pub(crate) struct RenderedContent {
     /// What the file should hold.
     pub bytes: ContentBytes,
     /// The permission bits of the source, where it has some.
@@ -65,7 +65,7 @@ impl DesiredContent {
     ///
     /// # Errors
     /// Fails in Salt's words when it says too much, or what cannot be understood.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let given: Vec<(&str, &Value)> = ["contents", "contents_pillar", "contents_grains"]
             .into_iter()
             .filter_map(|key| args.get(key).map(|value| (key, value)))
@@ -108,7 +108,7 @@ impl DesiredContent {
     ///
     /// # Errors
     /// Fails when that cannot be understood.
-    pub fn from_tree(args: &ChunkArgs<'_>, source: &str) -> Result<Self, StateError> {
+    pub(crate) fn from_tree(args: &ChunkArgs<'_>, source: &str) -> Result<Self, StateError> {
         let template: Option<Arc<str>> =
             args.get("template").filter(|v| v.is_truthy()).and_then(Value::as_str).map(Into::into);
         Ok(Self {
@@ -127,18 +127,18 @@ impl DesiredContent {
     ///
     /// # Errors
     /// Fails when that cannot be understood.
-    pub fn from_text(args: &ChunkArgs<'_>, text: Arc<str>) -> Result<Self, StateError> {
+    pub(crate) fn from_text(args: &ChunkArgs<'_>, text: Arc<str>) -> Result<Self, StateError> {
         let (template, variables) = (None, TemplateVariables::default());
         Ok(Self { origin: ContentOrigin::Text(text), template, variables, ..Self::read(args)? })
     }
 
     /// True when the state says what the file holds.
-    pub const fn is_specified(&self) -> bool {
+    pub(crate) const fn is_specified(&self) -> bool {
         !matches!(self.origin, ContentOrigin::Nothing)
     }
 
     /// The sources, when it comes from one.
-    pub const fn sources(&self) -> Option<&FileSources> {
+    pub(crate) const fn sources(&self) -> Option<&FileSources> {
         match &self.origin {
             ContentOrigin::Source(sources) => Some(sources),
             _ => None,
@@ -146,7 +146,7 @@ impl DesiredContent {
     }
 
     /// True when it is rendered.
-    pub const fn is_template(&self) -> bool {
+    pub(crate) const fn is_template(&self) -> bool {
         self.template.is_some()
     }
 
@@ -154,7 +154,7 @@ impl DesiredContent {
     ///
     /// # Errors
     /// Fails in Salt's words when it cannot be had.
-    pub fn render_content(
+    pub(crate) fn render_content(
         &self,
         ctx: &StateCtx<'_>,
         env: &str,
@@ -202,7 +202,7 @@ impl DesiredContent {
     }
 
     /// True when its template looked at the host: what it holds depends on more than the plan.
-    pub const fn reads_host(&self) -> bool {
+    pub(crate) const fn reads_host(&self) -> bool {
         self.reads_host.get()
     }
 

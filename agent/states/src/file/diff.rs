@@ -23,7 +23,7 @@ const SNIFFED_BYTES: usize = 512;
 
 /// How two contents differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ContentDiff {
+pub(crate) struct ContentDiff {
     /// As Salt prints it: a unified diff without names, or words when one side is no text.
     pub salt: String,
     /// As people see it: with missing line ends marked, and what is no text as size and digest.
@@ -31,7 +31,7 @@ pub struct ContentDiff {
 }
 
 /// How two contents differ; empty when they do not.
-pub fn content_diff(old: &[u8], new: &[u8]) -> ContentDiff {
+pub(crate) fn content_diff(old: &[u8], new: &[u8]) -> ContentDiff {
     if old == new {
         return ContentDiff::default();
     }
@@ -45,7 +45,7 @@ pub fn content_diff(old: &[u8], new: &[u8]) -> ContentDiff {
 }
 
 /// What a new file holds, for people; Salt only says that it is new.
-pub fn new_content_diff(new: &[u8]) -> String {
+pub(crate) fn new_content_diff(new: &[u8]) -> String {
     match new {
         [] => String::new(),
         _ if is_binary(new) => format!("binary: new, {}\n", size_and_digest(new)),

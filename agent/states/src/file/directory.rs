@@ -22,7 +22,7 @@ use zagent_host::fs::{FileKind, Stat};
 
 /// A directory that should be so.
 #[derive(Debug)]
-pub struct FileDirectory {
+pub(crate) struct FileDirectory {
     path: PathBuf,
     perms: Perms,
     file_mode: Option<u32>,
@@ -91,7 +91,7 @@ impl FileDirectory {
     }
 
     /// A directory of a tree that is copied as a whole.
-    pub fn for_tree(path: PathBuf, perms: Perms) -> Self {
+    pub(crate) fn for_tree(path: PathBuf, perms: Perms) -> Self {
         Self {
             path,
             file_mode: perms.mode,

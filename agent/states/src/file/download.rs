@@ -27,11 +27,11 @@ const MAX_NAME_BYTES: usize = 200;
 
 /// How addresses are fetched.
 #[derive(Clone, Copy, Debug)]
-pub struct Downloader {
+pub(crate) struct Downloader {
     /// Ask for the newest content, whatever is kept.
-    pub use_etag: bool,
+    pub(crate) use_etag: bool,
     /// Certificates must be right.
-    pub verify_ssl: bool,
+    pub(crate) verify_ssl: bool,
 }
 
 impl Default for Downloader {
@@ -42,12 +42,12 @@ impl Default for Downloader {
 
 impl Downloader {
     /// Without a word about how.
-    pub const fn plain() -> Self {
+    pub(crate) const fn plain() -> Self {
         Self { use_etag: false, verify_ssl: true }
     }
 
     /// Reads `use_etag` and `verify_ssl`.
-    pub fn read(args: &ChunkArgs<'_>) -> Self {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Self {
         Self { use_etag: args.flag("use_etag", false), verify_ssl: args.flag("verify_ssl", true) }
     }
 
@@ -55,7 +55,7 @@ impl Downloader {
     ///
     /// # Errors
     /// Fails in words when it cannot be had, or does not have the digest.
-    pub fn fetch_bytes(
+    pub(crate) fn fetch_bytes(
         &self,
         ctx: &StateCtx<'_>,
         env: &str,
@@ -69,7 +69,7 @@ impl Downloader {
     ///
     /// # Errors
     /// Fails in words when it cannot be had, or does not have the digest.
-    pub fn fetch_file(
+    pub(crate) fn fetch_file(
         &self,
         ctx: &StateCtx<'_>,
         env: &str,
@@ -99,12 +99,12 @@ impl Downloader {
     ///
     /// # Errors
     /// Fails in words when it cannot be had.
-    pub fn refetch_bytes(&self, ctx: &StateCtx<'_>, env: &str, url: &str) -> Result<Vec<u8>, String> {
+    pub(crate) fn refetch_bytes(&self, ctx: &StateCtx<'_>, env: &str, url: &str) -> Result<Vec<u8>, String> {
         read_download(&self.download_to_cache(ctx, env, url)?, url)
     }
 
     /// Removes the copies of an address.
-    pub fn remove_cached(&self, ctx: &StateCtx<'_>, env: &str, url: &str) {
+    pub(crate) fn remove_cached(&self, ctx: &StateCtx<'_>, env: &str, url: &str) {
         for kept in [staging_path(ctx, env, url), cache_path(ctx, env, url)].into_iter().flatten() {
             // What is not there need not go, and what stays is only in the way of the disk.
             let _ = std::fs::remove_file(kept);
@@ -182,7 +182,7 @@ fn digest_mismatch(sum: &FileDigest, url: &str, got: &str) -> String {
 }
 
 /// Where the copy of an address is kept.
-pub fn cache_path(ctx: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
+pub(crate) fn cache_path(ctx: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
     path_in_cache(ctx.cache_dir, env, url)
 }
 
@@ -201,7 +201,7 @@ fn path_in_cache(cache: &Path, env: &str, url: &str) -> Option<PathBuf> {
 }
 
 /// A path below a directory that never leaves it.
-pub fn safe_join(root: &Path, path: &str) -> Option<PathBuf> {
+pub(crate) fn safe_join(root: &Path, path: &str) -> Option<PathBuf> {
     let mut full = root.to_owned();
     for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
         full.push(path_component(name));
@@ -210,7 +210,7 @@ pub fn safe_join(root: &Path, path: &str) -> Option<PathBuf> {
 }
 
 /// A text as one name of a path.
-pub fn path_component(text: &str) -> String {
+pub(crate) fn path_component(text: &str) -> String {
     let plain = match text {
         "" | "." | ".." => format!("_{text}"),
         _ => text.replace(['/', '\0'], "_"),

@@ -1,17 +1,17 @@
 //! States that edit what a file holds: each is a function from the old text to the new one, and one state that reads and
 //! writes for all of them.
 
-pub mod accumulated;
-pub mod blockreplace;
+pub(crate) mod accumulated;
+pub(crate) mod blockreplace;
 pub mod comment;
 pub mod decode;
 pub mod diff;
-pub mod editor;
+pub(crate) mod editor;
 pub mod insert;
-pub mod keyvalue;
+pub(crate) mod keyvalue;
 pub mod line;
 pub mod patch;
-pub mod python_regex;
+pub(crate) mod python_regex;
 pub mod replace;
 pub mod serialize;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::{ChunkArgs, StateError};
 
 /// Which paths are meant: globs, or regular expressions after `E@`.
 #[derive(Debug, Default)]
-pub struct PathFilter {
+pub(crate) struct PathFilter {
     include: Vec<PathPattern>,
     exclude: Vec<PathPattern>,
 }
@@ -23,7 +23,7 @@ impl PathFilter {
     ///
     /// # Errors
     /// Fails when one is no text or no regular expression.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         Ok(Self {
             include: read_patterns(args, "include_pat")?,
             exclude: read_patterns(args, "exclude_pat")?,
@@ -31,19 +31,19 @@ impl PathFilter {
     }
 
     /// The same without what is asked to be in.
-    pub fn without_include(mut self) -> Self {
+    pub(crate) fn without_include(mut self) -> Self {
         self.include.clear();
         self
     }
 
     /// True when the path is meant: some pattern lets it in, and none keeps it out.
-    pub fn accepts(&self, path: &str) -> bool {
+    pub(crate) fn accepts(&self, path: &str) -> bool {
         (self.include.is_empty() || self.include.iter().any(|t| t.matches(path).unwrap_or(false)))
             && !self.excludes(path)
     }
 
     /// True when the path is kept out.
-    pub fn excludes(&self, path: &str) -> bool {
+    pub(crate) fn excludes(&self, path: &str) -> bool {
         self.exclude.iter().any(|t| t.matches(path).unwrap_or(true))
     }
 }

@@ -38,7 +38,7 @@ enum HardlinkStatus {
 }
 
 /// Makes the state.
-pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     let target = required_text(args, "target")?;
     let path = state_path(args, "Must provide name to file.hardlink");
     let mut faults: Vec<String> = path.as_ref().err().map(|f| f.result.comment.clone()).into_iter().collect();

@@ -19,7 +19,7 @@ const CHUNK: usize = 64 << 10;
 
 /// A kind of digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DigestAlgorithm {
+pub(crate) enum DigestAlgorithm {
     /// 32 digits.
     Md5,
     /// 40 digits.
@@ -39,7 +39,7 @@ impl DigestAlgorithm {
     const ALL: [Self; 6] = [Self::Sha512, Self::Sha384, Self::Sha256, Self::Sha224, Self::Sha1, Self::Md5];
 
     /// Its name.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
@@ -78,7 +78,7 @@ impl DigestAlgorithm {
     }
 
     /// The digest of a content, as hexadecimal digits.
-    pub fn digest(self, content: &[u8]) -> String {
+    pub(crate) fn digest(self, content: &[u8]) -> String {
         let mut digester = self.digester();
         digester.update(content);
         hex(&digester.finalize())
@@ -88,7 +88,7 @@ impl DigestAlgorithm {
     ///
     /// # Errors
     /// Fails when it cannot be read.
-    pub fn digest_file(self, path: &Path) -> io::Result<String> {
+    pub(crate) fn digest_file(self, path: &Path) -> io::Result<String> {
         let (mut file, mut digester) = (File::open(path)?, self.digester());
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -104,7 +104,7 @@ impl DigestAlgorithm {
 
 /// A digest that a content must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileDigest {
+pub(crate) struct FileDigest {
     /// Of which kind.
     pub algorithm: DigestAlgorithm,
     /// Hexadecimal digits, in lower case.
@@ -113,7 +113,7 @@ pub struct FileDigest {
 
 impl FileDigest {
     /// True when a content has this digest.
-    pub fn matches(&self, content: &[u8]) -> bool {
+    pub(crate) fn matches(&self, content: &[u8]) -> bool {
         self.algorithm.digest(content) == self.digits
     }
 
@@ -121,7 +121,7 @@ impl FileDigest {
     ///
     /// # Errors
     /// Fails when it cannot be read.
-    pub fn matches_file(&self, fs: &dyn FileSystem, path: &Path) -> Result<bool, FsError> {
+    pub(crate) fn matches_file(&self, fs: &dyn FileSystem, path: &Path) -> Result<bool, FsError> {
         let mut digester = self.algorithm.digester();
         fs.read_chunks(path, &mut |piece| digester.update(piece))?;
         Ok(hex(&digester.finalize()) == self.digits)
@@ -131,7 +131,7 @@ impl FileDigest {
     ///
     /// # Errors
     /// Fails with Salt's words when it is none.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
         let Some((name, digits)) = text.split_once('=') else {
             let algorithm = is_hex(text).then(|| DigestAlgorithm::by_digits(text.len())).flatten();
             let algorithm = algorithm.ok_or_else(|| invalid_digest(text))?;
@@ -151,7 +151,12 @@ impl FileDigest {
 
     /// Finds the digest of a file in a list of them: by `source_hash_name`, else by the name of the file or of its source,
     /// else the first one there is.
-    pub fn find_in_list(list: &str, hash_name: Option<&str>, file: &str, source: &str) -> Option<Self> {
+    pub(crate) fn find_in_list(
+        list: &str,
+        hash_name: Option<&str>,
+        file: &str,
+        source: &str,
+    ) -> Option<Self> {
         let mut best: Option<(u8, Self)> = None;
         let sums = list.lines().filter_map(|line| Some((line.trim(), Self::parse_line(line.trim())?)));
         for (line, sum) in sums {
@@ -204,7 +209,7 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// Salt's words for what is no digest.
-pub fn invalid_digest(text: &str) -> String {
+pub(crate) fn invalid_digest(text: &str) -> String {
     let text = super::sources::redact(text);
     let lengths: Vec<String> =
         DigestAlgorithm::ALL.iter().rev().map(|a| format!("{} ({})", a.name(), a.digits())).collect();

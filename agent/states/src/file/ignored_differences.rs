@@ -4,7 +4,7 @@ use crate::{ChunkArgs, StateError};
 
 /// Which differences nobody else should answer. The file is changed all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IgnoredDifferences {
+pub(crate) struct IgnoredDifferences {
     ordering: bool,
     whitespace: bool,
     comments: Vec<String>,
@@ -15,7 +15,7 @@ impl IgnoredDifferences {
     ///
     /// # Errors
     /// Fails when the characters are no texts.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let comments = args.texts("ignore_comment_characters")?.unwrap_or_default();
         Ok(Self {
             ordering: args.flag("ignore_ordering", false),
@@ -25,7 +25,7 @@ impl IgnoredDifferences {
     }
 
     /// True when the two differ only in what is to be ignored.
-    pub fn covers(&self, old: &[u8], new: &[u8]) -> bool {
+    pub(crate) fn covers(&self, old: &[u8], new: &[u8]) -> bool {
         let is_asked = self.ordering || self.whitespace || !self.comments.is_empty();
         is_asked && self.significant_lines(old) == self.significant_lines(new)
     }

@@ -10,7 +10,7 @@ use zagent_host::Machine;
 ///
 /// # Errors
 /// Fails then.
-pub fn verify_owner(machine: &Machine, owner: &Owner) -> Result<(), StateError> {
+pub(crate) fn verify_owner(machine: &Machine, owner: &Owner) -> Result<(), StateError> {
     let user =
         owner.user().filter(|who| who.uid(machine).is_none()).map(|who| format!("User {who} does not exist"));
     let group = owner
@@ -24,7 +24,7 @@ pub fn verify_owner(machine: &Machine, owner: &Owner) -> Result<(), StateError> 
 ///
 /// # Errors
 /// Fails then.
-pub fn fail_with_faults(faults: &[String]) -> Result<(), StateError> {
+pub(crate) fn fail_with_faults(faults: &[String]) -> Result<(), StateError> {
     match faults {
         [] => Ok(()),
         [only] => Err(StateError::new(only.as_str())),
@@ -33,7 +33,7 @@ pub fn fail_with_faults(faults: &[String]) -> Result<(), StateError> {
 }
 
 /// The words of a failure in a dry run: Salt has others for what stands in the way of a link.
-pub fn dry_run_error(path: &Path, what: &str) -> impl FnOnce(StateError) -> StateError {
+pub(crate) fn dry_run_error(path: &Path, what: &str) -> impl FnOnce(StateError) -> StateError {
     move |failure| {
         let path = path.display();
         if !failure.result.comment.ends_with(&format!("exists where the {what} {path} should be")) {

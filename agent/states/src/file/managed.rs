@@ -27,7 +27,7 @@ use zagent_host::fs::{FileKind, Stat};
 
 /// A file that should be so.
 #[derive(Debug)]
-pub struct FileManaged {
+pub(crate) struct FileManaged {
     path: PathBuf,
     env: Arc<str>,
     desired: DesiredContent,
@@ -68,7 +68,7 @@ pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 /// Makes the state of a file that holds exactly this text.
-pub fn build_from_text(args: &ChunkArgs<'_>, text: &str) -> BuildResult {
+pub(crate) fn build_from_text(args: &ChunkArgs<'_>, text: &str) -> BuildResult {
     Ok(Box::new(FileManaged::with_content(args, DesiredContent::from_text(args, text.into())?)?))
 }
 
@@ -115,7 +115,7 @@ impl FileManaged {
     ///
     /// # Errors
     /// Fails when what is said about it cannot be understood.
-    pub fn for_tree(
+    pub(crate) fn for_tree(
         args: &ChunkArgs<'_>,
         path: PathBuf,
         source: &str,
@@ -228,14 +228,14 @@ const ADMIN_DIRS: [&str; 5] = ["/etc", "/home", "/root", "/srv", "/opt"];
 
 /// True when what was found of a file that is written as a whole holds behind this veil: a package does not bring just what
 /// the state says, and where a person's file is it puts its own beside it.
-pub fn content_still_valid(path: &Path, checked: &CheckResult, hidden: Effects) -> bool {
+pub(crate) fn content_still_valid(path: &Path, checked: &CheckResult, hidden: Effects) -> bool {
     let is_own = || ADMIN_DIRS.iter().any(|dir| path.starts_with(dir));
     !hidden.intersects(Effects::FILES) && !hidden.is_all() && (checked.verdict != Verdict::InSync || is_own())
 }
 
 /// The mode of a file of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeMode {
+pub(crate) struct TreeMode {
     /// This one.
     pub fixed: Option<u32>,
     /// That of the source.

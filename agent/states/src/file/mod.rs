@@ -7,40 +7,40 @@
 
 pub mod functions;
 
-pub mod absent;
+pub(crate) mod absent;
 pub mod args;
 pub mod backup;
-pub mod builders;
+pub(crate) mod builders;
 pub mod cached;
-pub mod check_cmd;
+pub(crate) mod check_cmd;
 pub mod clean;
 pub mod contents;
 pub mod copy;
-pub mod desired_content;
+pub(crate) mod desired_content;
 pub mod diff;
 pub mod directory;
 pub mod download;
 pub mod edit;
 pub mod filter;
-pub mod hardlink;
+pub(crate) mod hardlink;
 pub mod hash;
-pub mod ignored_differences;
-pub mod link_preflight;
+pub(crate) mod ignored_differences;
+pub(crate) mod link_preflight;
 pub mod managed;
 pub mod mknod;
 pub mod owner;
 pub mod parents;
-pub mod perms;
+pub(crate) mod perms;
 pub mod pruned;
-pub mod recurse;
+pub(crate) mod recurse;
 pub mod rename;
-pub mod retention;
-pub mod sequence_matcher;
+pub(crate) mod retention;
+pub(crate) mod sequence_matcher;
 pub mod sources;
 pub mod symlink;
 #[cfg(test)]
 pub mod tests;
-pub mod tidied;
+pub(crate) mod tidied;
 pub mod touch;
 pub mod walk;
 
@@ -50,7 +50,7 @@ use super::{BuildResult, ChunkArgs, StateCtx, StateError, StateModule};
 ///
 /// # Errors
 /// Fails when it cannot be had.
-pub fn fetch_remote(ctx: &StateCtx<'_>, env: &str, text: &str) -> Result<Option<Vec<u8>>, StateError> {
+pub(crate) fn fetch_remote(ctx: &StateCtx<'_>, env: &str, text: &str) -> Result<Option<Vec<u8>>, StateError> {
     let bytes = match sources::parse_location(text) {
         sources::ContentLocation::Local(_) => return Ok(None),
         sources::ContentLocation::Tree(own, path) => {

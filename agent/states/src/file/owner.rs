@@ -15,14 +15,14 @@ use zagent_host::fs::Stat;
 
 /// Who should own something, as a state says it; what it does not say stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Owner {
+pub(crate) struct Owner {
     user: Option<AccountRef>,
     group: Option<AccountRef>,
 }
 
 /// A user or group, as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AccountRef {
+pub(crate) enum AccountRef {
     /// By number.
     Number(u32),
     /// By name.
@@ -31,7 +31,7 @@ pub enum AccountRef {
 
 /// Who should own something, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnerIds {
+pub(crate) struct OwnerIds {
     /// The owner.
     pub uid: Option<u32>,
     /// The group.
@@ -43,7 +43,7 @@ impl Owner {
     ///
     /// # Errors
     /// Fails when one is neither a name nor a number.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         // Salt takes `owner` for `user` when that is missing.
         let user = match AccountRef::read(args, "user")? {
             None => AccountRef::read(args, "owner")?,
@@ -53,12 +53,12 @@ impl Owner {
     }
 
     /// Who is asked for, with the user or the group left out.
-    pub fn restrict_to(&self, user: bool, group: bool) -> Self {
+    pub(crate) fn restrict_to(&self, user: bool, group: bool) -> Self {
         Self { user: self.user.clone().filter(|_| user), group: self.group.clone().filter(|_| group) }
     }
 
     /// The same, with these where nobody is asked for.
-    pub fn or_ids(&self, uid: u32, gid: u32) -> Self {
+    pub(crate) fn or_ids(&self, uid: u32, gid: u32) -> Self {
         Self {
             user: Some(self.user.clone().unwrap_or(AccountRef::Number(uid))),
             group: Some(self.group.clone().unwrap_or(AccountRef::Number(gid))),
@@ -66,7 +66,7 @@ impl Owner {
     }
 
     /// The same, with who runs this where nobody is asked for: the user, and then the main group of the user.
-    pub fn or_current_user(&self, machine: &Machine) -> Self {
+    pub(crate) fn or_current_user(&self, machine: &Machine) -> Self {
         let user =
             self.user.clone().unwrap_or_else(|| AccountRef::Number(rustix::process::geteuid().as_raw()));
         let group = self.group.clone().or_else(|| {
@@ -77,7 +77,7 @@ impl Owner {
     }
 
     /// `user:group` in words, what is not asked for as it is found.
-    pub fn describe(&self, machine: &Machine, found: &Stat) -> String {
+    pub(crate) fn describe(&self, machine: &Machine, found: &Stat) -> String {
         let text = |value: Value| zagent_compiler::name_text(&value);
         let uid = self.user.as_ref().map_or(Some(found.uid), |who| who.uid(machine));
         let gid = self.group.as_ref().map_or(Some(found.gid), |who| who.gid(machine));
@@ -87,17 +87,17 @@ impl Owner {
     }
 
     /// The user that was asked for.
-    pub const fn user(&self) -> Option<&AccountRef> {
+    pub(crate) const fn user(&self) -> Option<&AccountRef> {
         self.user.as_ref()
     }
 
     /// The group that was asked for.
-    pub const fn group(&self) -> Option<&AccountRef> {
+    pub(crate) const fn group(&self) -> Option<&AccountRef> {
         self.group.as_ref()
     }
 
     /// True when an entry is owned as asked for; who does not exist owns nothing.
-    pub fn matches(&self, machine: &Machine, found: &Stat) -> bool {
+    pub(crate) fn matches(&self, machine: &Machine, found: &Stat) -> bool {
         self.user.as_ref().is_none_or(|who| who.uid(machine) == Some(found.uid))
             && self.group.as_ref().is_none_or(|who| who.gid(machine) == Some(found.gid))
     }
@@ -106,7 +106,7 @@ impl Owner {
     ///
     /// # Errors
     /// Fails with Salt's words when there is no such user or group.
-    pub fn ids(&self, machine: &Machine) -> Result<OwnerIds, StateError> {
+    pub(crate) fn ids(&self, machine: &Machine) -> Result<OwnerIds, StateError> {
         let uid = self.user.as_ref().map(|who| who.uid(machine));
         let gid = self.group.as_ref().map(|who| who.gid(machine));
         let mut missing = String::new();
@@ -123,7 +123,7 @@ impl Owner {
     }
 
     /// Lets a dry run take whoever is missing for there, and says who that is.
-    pub fn assume_accounts(&self, ctx: &StateCtx<'_>) -> Vec<String> {
+    pub(crate) fn assume_accounts(&self, ctx: &StateCtx<'_>) -> Vec<String> {
         let user = self.user.as_ref().filter(|who| who.uid(ctx.machine).is_none());
         let group = self.group.as_ref().filter(|who| who.gid(ctx.machine).is_none());
         let mut lacks = Vec::new();
@@ -155,12 +155,12 @@ impl AccountRef {
     }
 
     /// The user's number; nothing when there is no such user.
-    pub fn uid(&self, machine: &Machine) -> Option<u32> {
+    pub(crate) fn uid(&self, machine: &Machine) -> Option<u32> {
         self.id(AccountKind::User, |name| account_ids::uid_of(machine, name))
     }
 
     /// The group's number; nothing when there is no such group.
-    pub fn gid(&self, machine: &Machine) -> Option<u32> {
+    pub(crate) fn gid(&self, machine: &Machine) -> Option<u32> {
         self.id(AccountKind::Group, |name| account_ids::gid_of(machine, name))
     }
 

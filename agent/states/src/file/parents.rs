@@ -10,7 +10,7 @@ use zagent_host::fs::{FileKind, FileMeta};
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub fn parent_exists(ctx: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
+pub(crate) fn parent_exists(ctx: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
     let Some(parent) = path.parent() else { return Ok(true) };
     Ok(ctx.fs.stat(parent)?.is_some_and(|found| found.kind == FileKind::Dir))
 }
@@ -19,7 +19,7 @@ pub fn parent_exists(ctx: &StateCtx<'_>, path: &Path) -> Result<bool, StateError
 ///
 /// # Errors
 /// Fails when one cannot be made.
-pub fn make_parents(ctx: &StateCtx<'_>, path: &Path, meta: FileMeta) -> Result<(), StateError> {
+pub(crate) fn make_parents(ctx: &StateCtx<'_>, path: &Path, meta: FileMeta) -> Result<(), StateError> {
     match path.parent() {
         Some(parent) => make_dir_all(ctx, parent, meta),
         None => Ok(()),
@@ -30,7 +30,7 @@ pub fn make_parents(ctx: &StateCtx<'_>, path: &Path, meta: FileMeta) -> Result<(
 ///
 /// # Errors
 /// Fails when one cannot be made.
-pub fn make_dir_all(ctx: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateError> {
+pub(crate) fn make_dir_all(ctx: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateError> {
     let mut missing: Vec<PathBuf> = Vec::new();
     for dir in dir.ancestors() {
         match ctx.fs.stat(dir)? {
@@ -51,7 +51,7 @@ pub fn make_dir_all(ctx: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<()
 ///
 /// # Errors
 /// Fails when something else is in its way.
-pub fn assume_parent(ctx: &StateCtx<'_>, path: &Path) -> Result<Option<String>, StateError> {
+pub(crate) fn assume_parent(ctx: &StateCtx<'_>, path: &Path) -> Result<Option<String>, StateError> {
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(None) };
     if parent_exists(ctx, path)? {
         return Ok(None);
@@ -80,7 +80,7 @@ fn make_dir(ctx: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateE
 }
 
 /// The mode that directories get when only the mode of a file is given: who may read it may also go in.
-pub fn mode_for_dirs(mode: u32) -> u32 {
+pub(crate) fn mode_for_dirs(mode: u32) -> u32 {
     let mut dirs = mode & 0o777;
     for shift in [0, 3, 6] {
         if (mode >> shift) & 0o7 != 0 {

@@ -13,7 +13,7 @@ use zagent_host::fs::{FileKind, FileMeta, Stat};
 
 /// Owner, mode and attributes that an entry should have.
 #[derive(Clone, Debug, Default)]
-pub struct Perms {
+pub(crate) struct Perms {
     /// Who should own it.
     pub owner: Owner,
     /// Permission bits.
@@ -27,19 +27,19 @@ impl Perms {
     ///
     /// # Errors
     /// Fails when one of them cannot be understood.
-    pub fn read(args: &ChunkArgs<'_>, modes: &[&str]) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>, modes: &[&str]) -> Result<Self, StateError> {
         let mode = modes.iter().find(|key| args.get(key).is_some()).map(|key| args.mode(key)).transpose()?;
         Ok(Self { owner: Owner::read(args)?, mode: mode.flatten(), attrs: None })
     }
 
     /// True when owner and mode are as declared. A link has no mode of its own.
-    pub fn matches(&self, machine: &Machine, found: &Stat) -> bool {
+    pub(crate) fn matches(&self, machine: &Machine, found: &Stat) -> bool {
         self.mode.is_none_or(|mode| mode == found.mode || found.kind == FileKind::Link)
             && self.owner.matches(machine, found)
     }
 
     /// What differs, as Salt reports it.
-    pub fn changes(&self, machine: &Machine, found: &Stat) -> Map {
+    pub(crate) fn changes(&self, machine: &Machine, found: &Stat) -> Map {
         let mut changes = Map::new();
         if let Some(user) = self.owner.user()
             && user.uid(machine) != Some(found.uid)
@@ -64,7 +64,7 @@ impl Perms {
     ///
     /// # Errors
     /// Fails with Salt's words when the user or group does not exist.
-    pub fn meta(&self, machine: &Machine) -> Result<FileMeta, StateError> {
+    pub(crate) fn meta(&self, machine: &Machine) -> Result<FileMeta, StateError> {
         let ids = self.owner.ids(machine)?;
         Ok(FileMeta { mode: self.mode, uid: ids.uid, gid: ids.gid })
     }
@@ -74,7 +74,11 @@ impl Perms {
     ///
     /// # Errors
     /// Fails when they cannot be read.
-    pub fn attrs_diff(&self, ctx: &StateCtx<'_>, path: &Path) -> Result<Option<AttrsDiff>, StateError> {
+    pub(crate) fn attrs_diff(
+        &self,
+        ctx: &StateCtx<'_>,
+        path: &Path,
+    ) -> Result<Option<AttrsDiff>, StateError> {
         let Some(wanted) = &self.attrs else { return Ok(None) };
         let Some(found) = ctx.fs.attrs(path)? else { return Ok(None) };
         // Extents are how the file system stores a file: nobody asks for them, and nobody can take them away.
@@ -87,7 +91,7 @@ impl Perms {
     ///
     /// # Errors
     /// Fails when they cannot be read or set.
-    pub fn set_attrs(&self, ctx: &StateCtx<'_>, path: &Path) -> Result<Option<Value>, StateError> {
+    pub(crate) fn set_attrs(&self, ctx: &StateCtx<'_>, path: &Path) -> Result<Option<Value>, StateError> {
         let Some(letters) = self.attrs_diff(ctx, path)? else { return Ok(None) };
         ctx.fs.set_attrs(path, &letters.added, &letters.removed)?;
         let mut change = Map::new();
@@ -99,7 +103,7 @@ impl Perms {
 
 /// How attributes differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttrsDiff {
+pub(crate) struct AttrsDiff {
     /// Those that are there.
     pub found: String,
     /// Those that are missing.
@@ -109,6 +113,6 @@ pub struct AttrsDiff {
 }
 
 /// Permission bits as Salt writes them.
-pub fn octal_mode(mode: u32) -> String {
+pub(crate) fn octal_mode(mode: u32) -> String {
     format!("{mode:04o}")
 }

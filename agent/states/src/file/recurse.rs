@@ -3,7 +3,7 @@
 //! It is made of the states for single files, directories and links: this file says which of them there are, and puts
 //! their words together.
 
-pub mod tree;
+pub(crate) mod tree;
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ const MAX_DIFF_BYTES: usize = 64 << 10;
 const DIFF_TRUNCATED: &str = "more lines than are shown\n";
 
 /// A directory that should be a copy of one in the tree.
-pub struct FileRecurse {
+pub(crate) struct FileRecurse {
     path: PathBuf,
     wanted: RecurseSource,
     perms: Perms,
@@ -47,7 +47,7 @@ pub struct FileRecurse {
 }
 
 /// Makes the state.
-pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     if args.get("mode").is_some() {
         return Err(StateError::new(
             "'mode' is not allowed in 'file.recurse'. Please use 'file_mode' and 'dir_mode'.",
@@ -75,7 +75,7 @@ pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
 ///
 /// # Errors
 /// Fails in Salt's words when its sources are not there.
-pub fn source_tree(args: &ChunkArgs<'_>, ctx: &StateCtx<'_>) -> Result<RecurseTree, StateError> {
+pub(crate) fn source_tree(args: &ChunkArgs<'_>, ctx: &StateCtx<'_>) -> Result<RecurseTree, StateError> {
     let path = state_path(args, "Must provide name to file.recurse")?;
     RecurseSource::read(args)?.build_tree(ctx.files, &path, &PathFilter::read(args)?)
 }

@@ -44,7 +44,7 @@ struct RetentionPlan {
 }
 
 /// Makes the state.
-pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     let name = args.name();
     if name.is_empty() {
         return Err(StateError::new("Must provide name to file.retention_schedule"));

@@ -14,20 +14,20 @@ const POPULAR_FROM: usize = 200;
 
 /// A run of lines on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opcode {
+pub(crate) struct Opcode {
     /// Lines of the old side.
     pub old: Range<usize>,
     /// Lines of the new side.
     pub new: Range<usize>,
     /// True when they are equal.
-    pub is_equal: bool,
+    pub(crate) is_equal: bool,
 }
 
 /// A run of equal lines: where it starts on both sides, and how long it is.
 type LineMatch = (usize, usize, usize);
 
 /// What turns one list into the other; nothing when finding it would take too long.
-pub fn opcodes<T: Hash + Eq>(old: &[T], new: &[T]) -> Option<Vec<Opcode>> {
+pub(crate) fn opcodes<T: Hash + Eq>(old: &[T], new: &[T]) -> Option<Vec<Opcode>> {
     let mut codes = Vec::new();
     let (mut i, mut j) = (0, 0);
     for (a, b, size) in find_matches(old, new)?.into_iter().chain([(old.len(), new.len(), 0)]) {
@@ -43,7 +43,7 @@ pub fn opcodes<T: Hash + Eq>(old: &[T], new: &[T]) -> Option<Vec<Opcode>> {
 }
 
 /// The changes with some equal lines around, those near each other together.
-pub fn group_opcodes(codes: &[Opcode], context: usize) -> Vec<Vec<Opcode>> {
+pub(crate) fn group_opcodes(codes: &[Opcode], context: usize) -> Vec<Vec<Opcode>> {
     let mut codes = codes.to_vec();
     if let Some(first) = codes.first_mut().filter(|c| c.is_equal) {
         *first = tail(first, context);

@@ -15,7 +15,7 @@ use zagent_host::fs::{FileKind, Stat};
 
 /// Bytes that somebody already holds, or that were made for this.
 #[derive(Clone, Debug)]
-pub enum ContentBytes {
+pub(crate) enum ContentBytes {
     /// A text of the plan.
     Text(Arc<str>),
     /// A file of the tree.
@@ -38,7 +38,7 @@ impl std::ops::Deref for ContentBytes {
 
 /// One source, as it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FileSource {
+pub(crate) struct FileSource {
     /// Its text.
     pub text: Arc<str>,
     /// A digest of its own, in a list of sources.
@@ -47,7 +47,7 @@ pub struct FileSource {
 
 /// What the text of a source means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentLocation<'s> {
+pub(crate) enum ContentLocation<'s> {
     /// A path in an environment of the tree; none is that of the state.
     Tree(Option<&'s str>, &'s str),
     /// A path of this host.
@@ -59,7 +59,7 @@ pub enum ContentLocation<'s> {
 }
 
 /// What a text means as a source.
-pub fn parse_location(text: &str) -> ContentLocation<'_> {
+pub(crate) fn parse_location(text: &str) -> ContentLocation<'_> {
     if let Some(path) = text.strip_prefix("salt://") {
         let path = path.strip_prefix('|').unwrap_or(path);
         return match path.split_once('?') {
@@ -93,7 +93,7 @@ pub fn redact(text: &str) -> String {
 
 /// All that is said about where a content comes from.
 #[derive(Debug, Default)]
-pub struct FileSources {
+pub(crate) struct FileSources {
     list: Vec<FileSource>,
     /// More than one was allowed for: the first that is there counts.
     is_list: bool,
@@ -107,7 +107,7 @@ pub struct FileSources {
 
 /// A source that was found, with what it holds.
 #[derive(Debug)]
-pub struct FoundSource {
+pub(crate) struct FoundSource {
     /// Which one.
     pub source: FileSource,
     /// What it holds.
@@ -118,7 +118,7 @@ pub struct FoundSource {
 
 /// Where a source is once it was found.
 #[derive(Debug)]
-pub enum LocatedSource {
+pub(crate) enum LocatedSource {
     /// A file of this host.
     File(PathBuf),
     /// In memory, with the tree.
@@ -130,7 +130,7 @@ impl FileSources {
     ///
     /// # Errors
     /// Fails when one of them cannot be understood.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
         let (list, is_list) = match args.get("source") {
             None => return Ok(None),
             Some(Value::Str(text)) if text.is_empty() => return Ok(None),
@@ -164,7 +164,7 @@ impl FileSources {
     ///
     /// # Errors
     /// Fails when that cannot be understood.
-    pub fn single(text: &str, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn single(text: &str, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         Ok(Self {
             hash: args.text("source_hash")?.filter(|t| !t.is_empty()).map(Into::into),
             hash_name: args.text("source_hash_name")?,
@@ -175,17 +175,17 @@ impl FileSources {
     }
 
     /// One source and nothing more.
-    pub fn from_tree(text: Arc<str>) -> Self {
+    pub(crate) fn from_tree(text: Arc<str>) -> Self {
         Self { list: vec![FileSource { text, hash: None }], ..Self::default() }
     }
 
     /// One source that nobody has to vouch for.
-    pub fn without_verification(text: Arc<str>) -> Self {
+    pub(crate) fn without_verification(text: Arc<str>) -> Self {
         Self { skip_verify: true, ..Self::from_tree(text) }
     }
 
     /// Removes downloads from the cache that are not to be kept.
-    pub fn discard_downloads(&self, ctx: &StateCtx<'_>, env: &str) {
+    pub(crate) fn discard_downloads(&self, ctx: &StateCtx<'_>, env: &str) {
         for source in self.list.iter().filter(|_| self.discard_download) {
             if let ContentLocation::Web(url) = parse_location(&source.text) {
                 self.fetch.remove_cached(ctx, env, url);
@@ -194,12 +194,12 @@ impl FileSources {
     }
 
     /// The first source as it is written.
-    pub fn first_source(&self) -> Option<&FileSource> {
+    pub(crate) fn first_source(&self) -> Option<&FileSource> {
         self.list.first()
     }
 
     /// True when finding it may take the network.
-    pub fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         let is_web = |text: &str| matches!(parse_location(text), ContentLocation::Web(_));
         self.list.iter().any(|s| is_web(&s.text)) || self.hash.as_deref().is_some_and(is_web)
     }
@@ -208,7 +208,7 @@ impl FileSources {
     ///
     /// # Errors
     /// Fails when the list of digests cannot be had.
-    pub fn known_digest(
+    pub(crate) fn known_digest(
         &self,
         ctx: &StateCtx<'_>,
         env: &str,
@@ -227,7 +227,12 @@ impl FileSources {
     ///
     /// # Errors
     /// Fails in Salt's words when there is none, or when it cannot be had.
-    pub fn find_source(&self, ctx: &StateCtx<'_>, env: &str, file: &str) -> Result<FoundSource, String> {
+    pub(crate) fn find_source(
+        &self,
+        ctx: &StateCtx<'_>,
+        env: &str,
+        file: &str,
+    ) -> Result<FoundSource, String> {
         self.try_each(env, |source| self.read_source(ctx, env, file, source))
     }
 
@@ -235,7 +240,7 @@ impl FileSources {
     ///
     /// # Errors
     /// Fails in Salt's words when there is none, or when it cannot be had.
-    pub fn locate_source(
+    pub(crate) fn locate_source(
         &self,
         ctx: &StateCtx<'_>,
         env: &str,
@@ -346,9 +351,9 @@ impl FileSources {
 
 /// By which names a digest is looked up in a list of them.
 #[derive(Clone, Copy, Debug)]
-pub struct DigestNames<'n> {
+pub(crate) struct DigestNames<'n> {
     /// `source_hash_name`.
-    pub hash_name: Option<&'n str>,
+    pub(crate) hash_name: Option<&'n str>,
     /// The file that is managed.
     pub file: &'n str,
     /// Where it comes from.
@@ -359,7 +364,7 @@ pub struct DigestNames<'n> {
 ///
 /// # Errors
 /// Fails in Salt's words when there is none.
-pub fn source_digest(
+pub(crate) fn source_digest(
     ctx: &StateCtx<'_>,
     env: &str,
     fetch: &Downloader,
@@ -437,7 +442,7 @@ fn unverified_error(url: &str) -> String {
 }
 
 /// Where the copy of an address, or of a file of the tree, is kept.
-pub fn cached_path(ctx: &StateCtx<'_>, env: &str, text: &str) -> Option<PathBuf> {
+pub(crate) fn cached_path(ctx: &StateCtx<'_>, env: &str, text: &str) -> Option<PathBuf> {
     match parse_location(text) {
         ContentLocation::Tree(own, path) => download::safe_join(
             &ctx.cache_dir.join("files").join(download::path_component(own.unwrap_or(env))),

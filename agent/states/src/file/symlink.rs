@@ -18,7 +18,7 @@ use zagent_host::fs::{FileKind, FileMeta, Stat};
 
 /// A link that should point there.
 #[derive(Debug)]
-pub struct FileSymlink {
+pub(crate) struct FileSymlink {
     path: PathBuf,
     target: String,
     owner: Owner,
@@ -49,7 +49,13 @@ pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
 
 impl FileSymlink {
     /// A link of a tree that is copied as a whole.
-    pub fn for_tree(path: PathBuf, target: String, owner: Owner, mode: Option<u32>, force: bool) -> Self {
+    pub(crate) fn for_tree(
+        path: PathBuf,
+        target: String,
+        owner: Owner,
+        mode: Option<u32>,
+        force: bool,
+    ) -> Self {
         Self {
             path,
             target,

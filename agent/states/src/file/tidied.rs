@@ -44,7 +44,7 @@ enum TidyRule {
 }
 
 /// Makes the state.
-pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     let path = state_path(args, "Must provide name to file.tidied")?;
     let time = args.text("time_comparison")?.unwrap_or_default().to_lowercase();
     if time == "ctime" {

@@ -10,7 +10,7 @@ const MAX_ENTRIES: usize = 5_000_000;
 
 /// An entry below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WalkEntry {
+pub(crate) struct WalkEntry {
     /// Where it is.
     pub path: PathBuf,
     /// What it is.
@@ -21,7 +21,7 @@ pub struct WalkEntry {
 
 /// One directory of a walk: its files first, then its directories, as Salt goes through them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WalkLevel {
+pub(crate) struct WalkLevel {
     /// What is no directory.
     pub files: Vec<WalkEntry>,
     /// Directories, and links to some.
@@ -32,7 +32,7 @@ pub struct WalkLevel {
 ///
 /// # Errors
 /// Fails when one cannot be read.
-pub fn walk_levels(
+pub(crate) fn walk_levels(
     ctx: &StateCtx<'_>,
     top: &Path,
     depth: Option<usize>,

@@ -127,7 +127,7 @@ fn find_template_function(name: &str) -> Option<&'static ExecFunction> {
 
 /// The names of all functions that this machine has.
 #[must_use]
-pub fn available_names(machine: &Machine) -> Vec<&'static str> {
+pub(crate) fn available_names(machine: &Machine) -> Vec<&'static str> {
     template_functions()
         .filter(|e| e.needs_program.is_none_or(|p| machine.which(p).is_some()))
         .map(|e| e.name)
@@ -141,7 +141,7 @@ pub fn is_known(name: &str) -> bool {
 }
 
 /// The names of all functions that any machine has, and those of `more` that some machine has.
-pub fn names_including(more: &zagent_config::Map) -> Vec<&'static str> {
+pub(crate) fn names_including(more: &zagent_config::Map) -> Vec<&'static str> {
     template_functions()
         .filter(|e| e.needs_program.is_none() || more.contains(e.name))
         .map(|e| e.name)
@@ -152,7 +152,7 @@ pub fn names_including(more: &zagent_config::Map) -> Vec<&'static str> {
 ///
 /// # Errors
 /// Fails when there is no such function here, it is forbidden, or it failed.
-pub fn call_from_template(machine: &Machine, call: &FunctionCall) -> Result<Value, CallError> {
+pub(crate) fn call_from_template(machine: &Machine, call: &FunctionCall) -> Result<Value, CallError> {
     if changes_host(&call.function) && !crate::http::functions::is_read_only_call(call) {
         let words =
             "it changes the host, and templates only look; call it by `module.run` or on the command line";
@@ -166,7 +166,7 @@ thread_local! {
 }
 
 /// How often this thread has asked the host so far: whoever renders a template tells by it whether the host was looked at.
-pub fn call_count() -> u64 {
+pub(crate) fn call_count() -> u64 {
     CALL_COUNT.get()
 }
 
@@ -186,7 +186,7 @@ pub fn is_read_only(name: &str) -> bool {
 ///
 /// # Errors
 /// Fails when there is no such function here, or it failed.
-pub fn call_any(machine: &Machine, call: &FunctionCall) -> Result<Value, CallError> {
+pub(crate) fn call_any(machine: &Machine, call: &FunctionCall) -> Result<Value, CallError> {
     CALL_COUNT.set(CALL_COUNT.get().wrapping_add(1));
     let entry = find_function(&call.function).ok_or(CallError::Unknown)?;
     if entry.needs_program.is_some_and(|p| machine.which(p).is_none()) {

@@ -60,8 +60,8 @@ fn values_list(values: &[String]) -> Value {
 }
 
 /// The values of a key.
-pub struct GitConfigUndo;
-pub static GIT_CONFIG_UNDO: GitConfigUndo = GitConfigUndo;
+pub(crate) struct GitConfigUndo;
+pub(crate) static GIT_CONFIG_UNDO: GitConfigUndo = GitConfigUndo;
 
 impl GitConfigUndo {
     fn parse_key(key: &Value) -> (GitConfigScope, &str) {
@@ -90,7 +90,7 @@ impl Undoable for GitConfigUndo {
     }
 }
 
-pub struct GitConfigSet {
+pub(crate) struct GitConfigSet {
     scope: GitConfigScope,
     name: String,
     values: Vec<String>,
@@ -98,7 +98,7 @@ pub struct GitConfigSet {
 }
 
 impl GitConfigSet {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let (value, multivar) = (args.text("value")?, args.get("multivar"));
         let (values, shown) = match (value, multivar) {
             (Some(_), Some(_)) => {
@@ -160,7 +160,7 @@ impl State for GitConfigSet {
     }
 }
 
-pub struct GitConfigUnset {
+pub(crate) struct GitConfigUnset {
     scope: GitConfigScope,
     name: String,
     value: Option<fancy_regex::Regex>,
@@ -171,7 +171,7 @@ pub struct GitConfigUnset {
 type GitConfigMatch = (String, Vec<String>, Vec<String>);
 
 impl GitConfigUnset {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let value = args.text("value_regex")?.map(|r| fancy_regex::Regex::new(&r)).transpose();
         let value =
             value.map_err(|e| StateError::new(format!("`value_regex` is no regular expression: {e}")))?;

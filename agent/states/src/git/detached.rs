@@ -7,7 +7,7 @@ use super::{GitAccess, failure_with_changes, is_hash, join_sentences, old_new};
 use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
 use zagent_host::git::{GitCli, redact_passwords};
 
-pub struct GitDetached {
+pub(crate) struct GitDetached {
     access: GitAccess,
     target: GitTarget,
     rev: String,
@@ -28,7 +28,7 @@ struct DetachedStatus {
 }
 
 impl GitDetached {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let rev = args.text("rev")?.filter(|r| !r.is_empty());
         Ok(Self {
             access: GitAccess::from_args(args)?,

@@ -11,14 +11,14 @@ use zagent_host::git::{GitCli, redact_passwords};
 
 /// Which changes of the local repository may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForceReset {
+pub(crate) enum ForceReset {
     No,
     /// Those in the way of what is new.
     Remote,
     Yes,
 }
 
-pub struct GitLatest {
+pub(crate) struct GitLatest {
     access: GitAccess,
     pub target: GitTarget,
     pub rev: String,
@@ -42,7 +42,7 @@ struct GitPlan {
 }
 
 impl GitLatest {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let mirror = args.flag("mirror", false);
         let bare = mirror || args.flag("bare", false);
         let rev = args.text("rev")?.unwrap_or_else(|| "HEAD".into());
@@ -73,7 +73,7 @@ impl GitLatest {
         })
     }
 
-    pub fn flag(&self, key: &str, default: bool) -> bool {
+    pub(crate) fn flag(&self, key: &str, default: bool) -> bool {
         self.args.get(key).filter(|v| !v.is_null()).map_or(default, Value::is_truthy)
     }
 

@@ -12,23 +12,23 @@ use crate::StateError;
 use zagent_host::git::GitCli;
 
 /// How the local repository stands.
-pub struct LocalRepo {
+pub(crate) struct LocalRepo {
     pub revision: Option<String>,
     pub branch: Option<String>,
     /// The branch that has to be checked out.
     pub switches: Option<String>,
     /// It is there.
-    pub has_branch: bool,
+    pub(crate) has_branch: bool,
     /// Where the branch stands that has to come to the wanted commit.
     pub base: Option<String>,
     pub tags: BTreeSet<String>,
     pub url: Option<String>,
     pub upstream: Option<String>,
-    pub dirty: bool,
+    pub(crate) dirty: bool,
     /// The wanted commit is here, under the names that it has in the remote repository.
     pub has_commit: bool,
     /// The wanted commit comes after the base.
-    pub is_ahead: bool,
+    pub(crate) is_ahead: bool,
     /// A submodule is not as the commit says.
     pub modules: bool,
     /// It was cloned just now.
@@ -36,7 +36,11 @@ pub struct LocalRepo {
 }
 
 impl LocalRepo {
-    pub fn inspect(latest: &GitLatest, git: &GitCli<'_>, wanted: &RemoteRev) -> Result<Self, StateError> {
+    pub(crate) fn inspect(
+        latest: &GitLatest,
+        git: &GitCli<'_>,
+        wanted: &RemoteRev,
+    ) -> Result<Self, StateError> {
         let dir = &latest.target.path;
         let verify = |rev: &str| git.output_line(dir, &["rev-parse", "--verify", "--quiet", rev]);
         let (revision, branch) = (git.head_commit(dir)?, git.head_branch(dir)?);

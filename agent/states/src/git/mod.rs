@@ -5,15 +5,15 @@
 pub mod functions;
 
 pub mod config;
-pub mod detached;
+pub(crate) mod detached;
 pub mod latest;
-pub mod local_repo;
+pub(crate) mod local_repo;
 pub mod present;
-pub mod remote_rev;
+pub(crate) mod remote_rev;
 pub mod target;
 
-pub use config::GIT_CONFIG_UNDO;
-pub use target::GIT_REPO_UNDO;
+pub(crate) use config::GIT_CONFIG_UNDO;
+pub(crate) use target::GIT_REPO_UNDO;
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use super::{GitAccess, old_new};
 use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
 use zagent_host::git::{GitCli, redact_passwords};
 
-pub struct GitPresent {
+pub(crate) struct GitPresent {
     target: GitTarget,
     force: bool,
     template: Option<String>,
@@ -19,7 +19,7 @@ pub struct GitPresent {
 }
 
 impl GitPresent {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         Ok(Self {
             target: GitTarget::from_args(args, "name", args.flag("bare", true))?,
             force: args.flag("force", false),
@@ -109,14 +109,14 @@ fn shared_mode(text: &str) -> String {
     }
 }
 
-pub struct GitCloned {
+pub(crate) struct GitCloned {
     access: GitAccess,
     target: GitTarget,
     branch: Option<String>,
 }
 
 impl GitCloned {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let branch = args.text("branch")?;
         if branch.as_deref() == Some("") {
             return Err(StateError::new("Invalid 'branch' argument"));

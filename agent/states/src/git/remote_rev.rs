@@ -6,20 +6,20 @@ use super::{is_hash, short_rev};
 
 /// What the rev is in the remote repository.
 #[derive(Clone, Debug, Default)]
-pub struct RemoteRev {
+pub(crate) struct RemoteRev {
     pub commit: Option<String>,
     pub kind: RevKind,
     /// The branch that the local one follows.
     pub upstream: Option<String>,
     /// How it is called in words.
     pub shown: String,
-    pub default_branch: Option<String>,
+    pub(crate) default_branch: Option<String>,
     pub tags: BTreeSet<String>,
     pub heads: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RevKind {
+pub(crate) enum RevKind {
     Head,
     Branch,
     Tag,
@@ -29,7 +29,7 @@ pub enum RevKind {
 }
 
 /// What a rev is among the refs of a remote repository.
-pub fn resolve_rev(refs: &BTreeMap<String, String>, rev: &str, remote: &str) -> RemoteRev {
+pub(crate) fn resolve_rev(refs: &BTreeMap<String, String>, rev: &str, remote: &str) -> RemoteRev {
     let mut wanted = RemoteRev::default();
     for (name, commit) in refs {
         if name.starts_with("refs/heads/") {
@@ -65,7 +65,7 @@ pub fn resolve_rev(refs: &BTreeMap<String, String>, rev: &str, remote: &str) -> 
 }
 
 /// True when a commit is the wanted one.
-pub fn is_at_rev(commit: Option<&str>, wanted: &RemoteRev) -> bool {
+pub(crate) fn is_at_rev(commit: Option<&str>, wanted: &RemoteRev) -> bool {
     match (commit, wanted.commit.as_deref()) {
         (Some(commit), Some(want)) if wanted.kind == RevKind::Hash => commit.starts_with(want),
         (commit, want) => commit == want,

@@ -12,7 +12,7 @@ use zagent_host::git::{GitCli, redact_passwords};
 
 /// Where a repository is or will be.
 #[derive(Clone, Debug)]
-pub struct GitTarget {
+pub(crate) struct GitTarget {
     pub path: PathBuf,
     pub bare: bool,
     pub user: Option<String>,
@@ -20,7 +20,7 @@ pub struct GitTarget {
 
 /// What stands at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetDirState {
+pub(crate) enum TargetDirState {
     Missing,
     Empty,
     NotEmpty,
@@ -28,7 +28,7 @@ pub enum TargetDirState {
 }
 
 impl GitTarget {
-    pub fn from_args(args: &ChunkArgs<'_>, key: &str, bare: bool) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>, key: &str, bare: bool) -> Result<Self, StateError> {
         let text = args.text(key)?.filter(|t| !t.is_empty());
         let text = text.ok_or_else(|| StateError::new(format!("'{key}' argument is required")))?;
         if !text.starts_with('/') {
@@ -37,7 +37,7 @@ impl GitTarget {
         Ok(Self { path: text.into(), bare, user: args.text("user")? })
     }
 
-    pub fn dir_state(&self, ctx: &StateCtx<'_>) -> Result<TargetDirState, StateError> {
+    pub(crate) fn dir_state(&self, ctx: &StateCtx<'_>) -> Result<TargetDirState, StateError> {
         let Some(stat) = ctx.fs.stat(&self.path)? else { return Ok(TargetDirState::Missing) };
         if stat.kind != FileKind::Dir {
             let words =
@@ -56,7 +56,7 @@ impl GitTarget {
     }
 
     /// Takes away what is in the directory, so that it can be put back.
-    pub fn clear_dir(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+    pub(crate) fn clear_dir(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         for (name, _) in ctx.fs.read_dir(&self.path)? {
             ctx.fs.remove(&self.path.join(name))?;
         }
@@ -64,7 +64,7 @@ impl GitTarget {
     }
 
     /// Makes the directory ready for a clone: parents as who runs the agent, the directory itself as the user.
-    pub fn prepare_dir(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+    pub(crate) fn prepare_dir(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         if ctx.fs.stat(&self.path)?.is_some() {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl GitTarget {
     }
 
     /// The name under which the journal knows it.
-    pub fn undo_key(&self) -> Value {
+    pub(crate) fn undo_key(&self) -> Value {
         let mut key = Map::from_iter([("path", Value::from(self.path.display().to_string()))]);
         if let Some(user) = &self.user {
             key.insert("user", user.as_str());
@@ -102,8 +102,8 @@ impl GitTarget {
 
 /// A repository as a thing: where its head and its remote stand, and what of its files is not committed. That cannot be put
 /// back, so that a revert leaves a repository alone in which somebody worked since.
-pub struct GitRepoUndo;
-pub static GIT_REPO_UNDO: GitRepoUndo = GitRepoUndo;
+pub(crate) struct GitRepoUndo;
+pub(crate) static GIT_REPO_UNDO: GitRepoUndo = GitRepoUndo;
 
 impl Undoable for GitRepoUndo {
     fn kind(&self) -> &'static str {

@@ -39,7 +39,7 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(built)
 }
 
-pub struct GroupPresent {
+pub(crate) struct GroupPresent {
     name: String,
     gid: Option<i64>,
     system: bool,
@@ -63,7 +63,7 @@ fn names_value(names: &[String]) -> Value {
 }
 
 impl GroupPresent {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let (members, add, delete) =
             (args.texts("members")?, args.texts("addusers")?, args.texts("delusers")?);
         if members.is_some() && (add.is_some() || delete.is_some()) {
@@ -293,13 +293,13 @@ impl State for GroupPresent {
     }
 }
 
-pub struct GroupAbsent {
+pub(crate) struct GroupAbsent {
     name: String,
     local: bool,
 }
 
 impl GroupAbsent {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Self {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Self {
         Self { name: args.name(), local: args.flag("local", false) }
     }
 

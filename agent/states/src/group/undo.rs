@@ -9,10 +9,10 @@ use zagent_host::accounts::GroupEntry;
 use zagent_host::accounts::account_tools::AccountTools;
 
 /// Groups.
-pub const GROUP_UNDO: GroupUndo = GroupUndo;
+pub(crate) const GROUP_UNDO: GroupUndo = GroupUndo;
 
 /// Groups by name.
-pub struct GroupUndo;
+pub(crate) struct GroupUndo;
 
 impl Undoable for GroupUndo {
     fn kind(&self) -> &'static str {

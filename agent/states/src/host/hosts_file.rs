@@ -2,7 +2,7 @@
 
 /// An address with its names, or a line that is a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostsEntry {
+pub(crate) struct HostsEntry {
     /// Empty for a comment.
     pub ip: String,
     pub aliases: Vec<String>,
@@ -10,7 +10,7 @@ pub struct HostsEntry {
 }
 
 /// The lines of the file; several of one address are one.
-pub fn parse_hosts(text: &str) -> Vec<HostsEntry> {
+pub(crate) fn parse_hosts(text: &str) -> Vec<HostsEntry> {
     let mut hosts: Vec<HostsEntry> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if line.starts_with('#') {
@@ -33,12 +33,12 @@ pub fn parse_hosts(text: &str) -> Vec<HostsEntry> {
 }
 
 /// The names of an address.
-pub fn aliases_of<'h>(hosts: &'h [HostsEntry], ip: &str) -> &'h [String] {
+pub(crate) fn aliases_of<'h>(hosts: &'h [HostsEntry], ip: &str) -> &'h [String] {
     hosts.iter().find(|h| h.ip == ip).map_or(&[], |h| &h.aliases)
 }
 
 /// The text of lines.
-pub fn render_hosts(hosts: &[HostsEntry]) -> String {
+pub(crate) fn render_hosts(hosts: &[HostsEntry]) -> String {
     let line = |host: &HostsEntry| {
         let comment = host.comment.as_deref().unwrap_or_default();
         if host.ip.is_empty() {
@@ -56,7 +56,7 @@ pub fn render_hosts(hosts: &[HostsEntry]) -> String {
 }
 
 /// Gives a name to an address.
-pub fn add_alias(hosts: &mut Vec<HostsEntry>, ip: &str, alias: &str) {
+pub(crate) fn add_alias(hosts: &mut Vec<HostsEntry>, ip: &str, alias: &str) {
     match hosts.iter_mut().find(|h| h.ip == ip) {
         Some(host) if host.aliases.iter().any(|a| a == alias) => {}
         Some(host) => host.aliases.push(alias.to_owned()),
@@ -65,7 +65,7 @@ pub fn add_alias(hosts: &mut Vec<HostsEntry>, ip: &str, alias: &str) {
 }
 
 /// A text in which a name is taken from an address; other lines stay as they are.
-pub fn remove_alias(text: &str, ip: &str, alias: &str) -> String {
+pub(crate) fn remove_alias(text: &str, ip: &str, alias: &str) -> String {
     let each = |line: &str| {
         let bare = line.trim();
         let (names, comment) = bare.split_once('#').map_or((bare, None), |(n, c)| (n, Some(c.trim_start())));
@@ -84,7 +84,7 @@ pub fn remove_alias(text: &str, ip: &str, alias: &str) -> String {
 }
 
 /// A text in which an address has these names alone; an empty text takes it away.
-pub fn set_aliases(text: &str, ip: &str, names: &str) -> String {
+pub(crate) fn set_aliases(text: &str, ip: &str, names: &str) -> String {
     let new = if names.trim().is_empty() { String::new() } else { format!("{ip}\t\t{names}\n") };
     let mut is_set = false;
     let mut out: String = text

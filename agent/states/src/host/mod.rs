@@ -1,7 +1,7 @@
 //! States of the module `host`: names of addresses in `/etc/hosts`.
 
 pub(crate) mod functions;
-pub mod hosts_file;
+pub(crate) mod hosts_file;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -27,14 +27,14 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 /// What is wanted of `/etc/hosts`.
-pub enum HostState {
+pub(crate) enum HostState {
     Present { name: String, ips: Vec<String>, comment: Option<String>, clean: bool },
     Absent { name: String, ips: Vec<String> },
     Only { ip: String, names: String },
 }
 
 impl HostState {
-    pub fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
+    pub(crate) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         Some(match fun {
             "present" => ips_arg(args).and_then(|ips| {
                 if let Some(ip) = ips.iter().find(|ip| ip.parse::<IpAddr>().is_err()) {

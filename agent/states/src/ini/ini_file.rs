@@ -18,14 +18,14 @@ enum IniLine {
 
 /// The lines below a name; none for those before the first section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IniSection {
+pub(crate) struct IniSection {
     pub name: Option<String>,
     lines: Vec<IniLine>,
 }
 
 /// A file of sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IniFile {
+pub(crate) struct IniFile {
     /// The first is the one without a name.
     sections: Vec<IniSection>,
     separator: String,
@@ -33,14 +33,14 @@ pub struct IniFile {
 
 /// How an option is written.
 #[derive(Clone, Debug)]
-pub struct IniFormat {
+pub(crate) struct IniFormat {
     pub separator: String,
-    pub no_spaces: bool,
+    pub(crate) no_spaces: bool,
 }
 
 impl IniFile {
     /// Reads a text.
-    pub fn parse(text: &str, separator: &str) -> Self {
+    pub(crate) fn parse(text: &str, separator: &str) -> Self {
         let mut sections = vec![(None, Vec::new())];
         for line in text.lines() {
             let bare = line.trim();
@@ -64,7 +64,7 @@ impl IniFile {
     }
 
     /// The text.
-    pub fn render(&self, style: &IniFormat) -> String {
+    pub(crate) fn render(&self, style: &IniFormat) -> String {
         let bare = style.separator.trim();
         let separator = match (bare, style.no_spaces) {
             ("", _) => " ".to_owned(),
@@ -88,16 +88,16 @@ impl IniFile {
         out
     }
 
-    pub fn section(&self, name: Option<&str>) -> Option<&IniSection> {
+    pub(crate) fn section(&self, name: Option<&str>) -> Option<&IniSection> {
         self.sections.iter().find(|s| s.name.as_deref() == name)
     }
 
-    pub fn get(&self, section: Option<&str>, option: &str) -> Option<&str> {
+    pub(crate) fn get(&self, section: Option<&str>, option: &str) -> Option<&str> {
         self.section(section)?.get(option)
     }
 
     /// Makes a section; true when it was not there.
-    pub fn add_section(&mut self, name: &str) -> bool {
+    pub(crate) fn add_section(&mut self, name: &str) -> bool {
         if self.section(Some(name)).is_some() {
             return false;
         }
@@ -106,7 +106,7 @@ impl IniFile {
     }
 
     /// Sets an option; a section that is not there is made.
-    pub fn set(&mut self, section: Option<&str>, option: &str, value: &str) {
+    pub(crate) fn set(&mut self, section: Option<&str>, option: &str, value: &str) {
         if let Some(name) = section {
             self.add_section(name);
         }
@@ -133,7 +133,7 @@ impl IniFile {
     }
 
     /// Takes an option away; its value when it was there.
-    pub fn remove(&mut self, section: Option<&str>, option: &str) -> Option<String> {
+    pub(crate) fn remove(&mut self, section: Option<&str>, option: &str) -> Option<String> {
         let was = self.get(section, option)?.to_owned();
         let section = self.sections.iter_mut().find(|s| s.name.as_deref() == section)?;
         section.lines.retain(|line| !matches!(line, IniLine::Option { name, .. } if name == option));
@@ -141,13 +141,13 @@ impl IniFile {
     }
 
     /// Takes a section away; its options when it was there.
-    pub fn remove_section(&mut self, name: &str) -> Option<Map> {
+    pub(crate) fn remove_section(&mut self, name: &str) -> Option<Map> {
         let at = self.sections.iter().position(|s| s.name.as_deref() == Some(name))?;
         Some(self.sections.remove(at).to_map())
     }
 
     /// All options: those without a section, then each section.
-    pub fn to_map(&self) -> Map {
+    pub(crate) fn to_map(&self) -> Map {
         let mut out = Map::new();
         for section in &self.sections {
             match &section.name {
@@ -161,7 +161,7 @@ impl IniFile {
 
 impl IniSection {
     /// The value of an option; the last one counts.
-    pub fn get(&self, option: &str) -> Option<&str> {
+    pub(crate) fn get(&self, option: &str) -> Option<&str> {
         self.lines.iter().rev().find_map(|line| match line {
             IniLine::Option { name, value } if name == option => Some(&**value),
             _ => None,
@@ -169,7 +169,7 @@ impl IniSection {
     }
 
     /// Its options.
-    pub fn to_map(&self) -> Map {
+    pub(crate) fn to_map(&self) -> Map {
         let mut out = Map::new();
         for line in &self.lines {
             if let IniLine::Option { name, value } = line {
@@ -225,7 +225,7 @@ fn parse_options(lines: &[&str], separator: &str) -> Vec<IniLine> {
 }
 
 /// A value as Salt writes it.
-pub fn ini_value_text(value: &Value) -> String {
+pub(crate) fn ini_value_text(value: &Value) -> String {
     zagent_host::exec::command_options::value_text(value)
 }
 

@@ -1,7 +1,7 @@
 //! States of the module `ini`: options and sections of a file.
 
 pub(crate) mod functions;
-pub mod ini_file;
+pub(crate) mod ini_file;
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ enum IniFunction {
     RemoveSections,
 }
 
-pub struct IniState {
+pub(crate) struct IniState {
     path: PathBuf,
     function: IniFunction,
     /// What is asked for: options by section, or the options that have none.
@@ -42,7 +42,7 @@ pub struct IniState {
 }
 
 impl IniState {
-    pub fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
+    pub(crate) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let act = match fun {
             "options_present" => IniFunction::SetOptions { strict: args.flag("strict", false) },
             "options_absent" => IniFunction::RemoveOptions,

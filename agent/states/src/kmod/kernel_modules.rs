@@ -9,7 +9,7 @@ use zagent_host::fs::FileSystem;
 use zagent_host::text_file;
 
 /// The file of modules that are loaded at boot, by whether systemd loads them.
-pub fn boot_config_path(systemd: Option<&Value>) -> &'static str {
+pub(crate) fn boot_config_path(systemd: Option<&Value>) -> &'static str {
     if systemd.is_some_and(Value::is_truthy) {
         "/etc/modules-load.d/salt_managed.conf"
     } else {
@@ -18,18 +18,18 @@ pub fn boot_config_path(systemd: Option<&Value>) -> &'static str {
 }
 
 /// The name as the kernel writes it.
-pub fn normalize_name(name: &str) -> String {
+pub(crate) fn normalize_name(name: &str) -> String {
     name.replace('-', "_")
 }
 
 /// The names of all loaded modules, as the kernel tells them.
-pub fn list_loaded(machine: &Machine) -> Result<Vec<String>, FunctionError> {
+pub(crate) fn list_loaded(machine: &Machine) -> Result<Vec<String>, FunctionError> {
     let file = machine.read("/proc/modules")?.unwrap_or_default();
     Ok(file.lines().filter_map(|l| l.split(' ').next()).map(str::to_owned).collect())
 }
 
 /// True when a module is there, loaded or built in.
-pub fn is_loaded(machine: &Machine, name: &str) -> Result<bool, FunctionError> {
+pub(crate) fn is_loaded(machine: &Machine, name: &str) -> Result<bool, FunctionError> {
     let name = normalize_name(name);
     if list_loaded(machine)?.contains(&name) {
         return Ok(true);
@@ -39,7 +39,7 @@ pub fn is_loaded(machine: &Machine, name: &str) -> Result<bool, FunctionError> {
 }
 
 /// The names of all modules that the running kernel has, sorted.
-pub fn list_available(machine: &Machine) -> Result<Vec<String>, FunctionError> {
+pub(crate) fn list_available(machine: &Machine) -> Result<Vec<String>, FunctionError> {
     let dir = modules_dir();
     let mut names = Vec::new();
     for file in ["modules.builtin", "modules.dep"] {
@@ -71,12 +71,15 @@ fn name_from_line(line: &str) -> Option<String> {
 }
 
 /// The modules that are loaded at boot.
-pub fn boot_modules(fs: &dyn FileSystem, config: &str) -> Result<Vec<String>, zagent_host::fs::FsError> {
+pub(crate) fn boot_modules(
+    fs: &dyn FileSystem,
+    config: &str,
+) -> Result<Vec<String>, zagent_host::fs::FsError> {
     Ok(text_file::read_text(fs, config)?.unwrap_or_default().lines().filter_map(name_from_line).collect())
 }
 
 /// The file with a module in it; a line that was commented out is taken back in.
-pub fn add_boot_module(text: &str, name: &str) -> String {
+pub(crate) fn add_boot_module(text: &str, name: &str) -> String {
     let mut done = false;
     let (edited, found) = text_file::edit_lines(text, |line| {
         let bare = line.trim_start().strip_prefix('#')?.trim();
@@ -88,7 +91,7 @@ pub fn add_boot_module(text: &str, name: &str) -> String {
 }
 
 /// The file without a module: its line is commented out or taken away.
-pub fn remove_boot_module(text: &str, name: &str, comment: bool) -> String {
+pub(crate) fn remove_boot_module(text: &str, name: &str, comment: bool) -> String {
     let wanted = normalize_name(name);
     let fits = |line: &str| name_from_line(line).is_some_and(|n| n == wanted);
     let new = |line: &str| if comment { format!("#{line}") } else { String::new() };

@@ -1,7 +1,7 @@
 //! `kmod.present` and `kmod.absent`: modules of the kernel, loaded now and at boot.
 
 pub(crate) mod functions;
-pub mod kernel_modules;
+pub(crate) mod kernel_modules;
 
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
@@ -184,7 +184,7 @@ impl State for KmodState {
 }
 
 /// Modules of the running kernel by name.
-pub struct KmodUndo;
+pub(crate) struct KmodUndo;
 
 impl Undoable for KmodUndo {
     fn kind(&self) -> &'static str {

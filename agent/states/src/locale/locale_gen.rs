@@ -39,13 +39,13 @@ impl<'l> LocaleParts<'l> {
 }
 
 /// The locale as `locale -a` writes it.
-pub fn normalize_locale(locale: &str) -> String {
+pub(crate) fn normalize_locale(locale: &str) -> String {
     let parts = LocaleParts::parse(locale);
     parts.with_codeset(&parts.codeset.to_lowercase().replace('-', ""))
 }
 
 /// All locales that there are.
-pub fn list_locales(tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
+pub(crate) fn list_locales(tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
     let output = tools.run_query("locale", &["-a"])?;
     if !output.is_success() {
         return Err(FunctionError::failed(format!("`locale -a` failed: {}", output.message())));
@@ -54,7 +54,7 @@ pub fn list_locales(tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
 }
 
 /// True when there is such a locale.
-pub fn is_available(tools: &Tools<'_>, locale: &str) -> Result<bool, FunctionError> {
+pub(crate) fn is_available(tools: &Tools<'_>, locale: &str) -> Result<bool, FunctionError> {
     let wanted = normalize_locale(locale);
     Ok(list_locales(tools)?.iter().any(|l| normalize_locale(l) == wanted))
 }
@@ -71,7 +71,7 @@ fn locale_gen_line(fs: &dyn FileSystem, locale: &str) -> Result<(String, bool), 
 }
 
 /// Notes a locale in the list of those that are made; nothing when nobody supports it. Hosts without a list need no note.
-pub fn enable_locale(fs: &dyn FileSystem, locale: &str) -> Result<Option<()>, FsError> {
+pub(crate) fn enable_locale(fs: &dyn FileSystem, locale: &str) -> Result<Option<()>, FsError> {
     let (line, known) = locale_gen_line(fs, locale)?;
     if !known {
         return Ok(None);
@@ -88,7 +88,7 @@ pub fn enable_locale(fs: &dyn FileSystem, locale: &str) -> Result<Option<()>, Fs
 }
 
 /// Makes what is noted: all of it by `locale-gen`, or this one by `localedef`.
-pub fn generate_locale(tools: &Tools<'_>, locale: &str) -> Result<CommandOutput, FunctionError> {
+pub(crate) fn generate_locale(tools: &Tools<'_>, locale: &str) -> Result<CommandOutput, FunctionError> {
     if tools.which("locale-gen").is_some() {
         let empty: [&str; 0] = [];
         return tools.run_change("locale-gen", &empty);
@@ -107,18 +107,18 @@ pub fn generate_locale(tools: &Tools<'_>, locale: &str) -> Result<CommandOutput,
 }
 
 /// The file that says which language the system speaks.
-pub fn lang_config_path(os_family: Option<&str>) -> &'static str {
+pub(crate) fn lang_config_path(os_family: Option<&str>) -> &'static str {
     if os_family == Some("Debian") { "/etc/default/locale" } else { "/etc/locale.conf" }
 }
 
 /// The language in such a file.
-pub fn parse_lang(text: &str) -> Option<&str> {
+pub(crate) fn parse_lang(text: &str) -> Option<&str> {
     let value = text.lines().find_map(|l| l.trim().strip_prefix("LANG="));
     value.map(|v| v.trim().trim_matches(['"', '\'']))
 }
 
 /// The file with a language set in it.
-pub fn set_lang(text: &str, locale: &str) -> String {
+pub(crate) fn set_lang(text: &str, locale: &str) -> String {
     let wanted = format!("LANG={locale}");
     let is_lang = |l: &str| l.trim_start().starts_with("LANG=");
     let (edited, found) = text_file::edit_lines(text, |l| is_lang(l).then(|| wanted.clone()));

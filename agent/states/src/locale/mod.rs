@@ -1,7 +1,7 @@
 //! `locale.system` and `locale.present`: which locales exist, and which one the system speaks.
 
 pub(crate) mod functions;
-pub mod locale_gen;
+pub(crate) mod locale_gen;
 
 use std::path::Path;
 
@@ -128,7 +128,7 @@ impl State for LocalePresent {
 }
 
 /// Locales by name.
-pub struct LocaleUndo;
+pub(crate) struct LocaleUndo;
 
 impl Undoable for LocaleUndo {
     fn kind(&self) -> &'static str {

@@ -3,7 +3,7 @@
 use zagent_config::{Map, Value};
 
 /// The configuration that includes all others.
-pub const LOGROTATE_CONF: &str = "/etc/logrotate.conf";
+pub(crate) const LOGROTATE_CONF: &str = "/etc/logrotate.conf";
 /// Directives that a script follows.
 const SCRIPT_DIRECTIVES: [&str; 5] = ["prerotate", "postrotate", "firstaction", "lastaction", "preremove"];
 
@@ -52,7 +52,7 @@ fn parse_lines(text: &str) -> Vec<(LogrotateLine<'_>, Vec<&str>)> {
 }
 
 /// A whole number in place of one written as text.
-pub fn number_or_text(value: Value) -> Value {
+pub(crate) fn number_or_text(value: Value) -> Value {
     match value.as_str().and_then(|t| t.trim().parse::<i64>().ok()) {
         Some(number) => Value::Int(number),
         None => value,
@@ -68,7 +68,7 @@ fn is_in_block(block: Option<&str>, names: &[&str]) -> bool {
 }
 
 /// What a file includes.
-pub fn includes(text: &str) -> Vec<&str> {
+pub(crate) fn includes(text: &str) -> Vec<&str> {
     parse_lines(text)
         .into_iter()
         .filter_map(|(line, _)| match line {
@@ -79,12 +79,12 @@ pub fn includes(text: &str) -> Vec<&str> {
 }
 
 /// True when the file has this block.
-pub fn has_block(text: &str, block: &str) -> bool {
+pub(crate) fn has_block(text: &str, block: &str) -> bool {
     parse_lines(text).iter().any(|(line, names)| *line == LogrotateLine::Open && names.contains(&block))
 }
 
 /// The value of a directive; nothing when it is not there.
-pub fn directive_value(text: &str, block: Option<&str>, directive: &str) -> Option<Value> {
+pub(crate) fn directive_value(text: &str, block: Option<&str>, directive: &str) -> Option<Value> {
     parse_lines(text).into_iter().find_map(|(line, names)| match line {
         LogrotateLine::Directive(word, rest) if word == directive && is_in_block(block, &names) => {
             Some(parse_value(rest))
@@ -94,7 +94,7 @@ pub fn directive_value(text: &str, block: Option<&str>, directive: &str) -> Opti
 }
 
 /// All that a file says, blocks as mappings.
-pub fn parse_config(text: &str) -> Map {
+pub(crate) fn parse_config(text: &str) -> Map {
     let mut found = Map::new();
     for (line, names) in parse_lines(text) {
         let LogrotateLine::Directive(word, rest) = line else { continue };
@@ -111,7 +111,7 @@ pub fn parse_config(text: &str) -> Map {
 }
 
 /// The text with one directive set; a false value takes it away.
-pub fn set_directive(text: &str, block: Option<&str>, directive: &str, value: &Value) -> String {
+pub(crate) fn set_directive(text: &str, block: Option<&str>, directive: &str, value: &Value) -> String {
     let indent = if block.is_some() { "    " } else { "" };
     let new = match value {
         Value::Bool(true) => Some(format!("{indent}{directive}")),

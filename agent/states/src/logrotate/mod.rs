@@ -2,7 +2,7 @@
 //!
 //! Law: only the line that is asked for changes; whatever else stands in the files stays.
 
-pub mod config;
+pub(crate) mod config;
 pub(crate) mod functions;
 
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateC
 use zagent_host::text_file;
 
 /// What changed in the table, as a word for the changes and as words.
-pub const fn describe_change(kept: FstabChange) -> (&'static str, &'static str) {
+pub(crate) const fn describe_change(kept: FstabChange) -> (&'static str, &'static str) {
     match kept {
         FstabChange::Present => ("present", ". Entry already exists in the fstab."),
         FstabChange::New => ("new", ". Added new entry to the fstab."),
@@ -17,7 +17,7 @@ pub const fn describe_change(kept: FstabChange) -> (&'static str, &'static str) 
     }
 }
 
-pub struct MountFstab {
+pub(crate) struct MountFstab {
     should_exist: bool,
     entry: FstabEntry,
     /// The name by which a device is written.
@@ -29,7 +29,7 @@ pub struct MountFstab {
 }
 
 impl MountFstab {
-    pub fn read(on: bool, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(on: bool, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let entry = FstabEntry {
             device: args.name(),
             name: trim_slash(&required(args, "fs_file")?),

@@ -3,11 +3,11 @@
 //! Law: other lines of `/etc/fstab` stay as they are, and what is mounted stays so unless its device or options differ.
 
 pub(crate) mod functions;
-pub mod mounts;
+pub(crate) mod mounts;
 
-pub mod fstab;
-pub mod mounted;
-pub mod opts;
+pub(crate) mod fstab;
+pub(crate) mod mounted;
+pub(crate) mod opts;
 
 use zagent_config::{Map, Value};
 
@@ -260,7 +260,7 @@ impl State for MountSwap {
 }
 
 /// File systems by the place that they are mounted at.
-pub struct MountUndo;
+pub(crate) struct MountUndo;
 
 impl Undoable for MountUndo {
     fn kind(&self) -> &'static str {
@@ -301,7 +301,7 @@ impl Undoable for MountUndo {
 }
 
 /// Swap space by its device.
-pub struct SwapUndo;
+pub(crate) struct SwapUndo;
 
 impl Undoable for SwapUndo {
     fn kind(&self) -> &'static str {

@@ -15,7 +15,7 @@ use zagent_host::Machine;
 use zagent_host::fs::FileMeta;
 use zagent_host::text_file;
 
-pub struct MountMounted {
+pub(crate) struct MountMounted {
     entry: FstabEntry,
     opts: Vec<String>,
     rules: MountOptionRules,
@@ -42,7 +42,7 @@ enum MountAction {
 }
 
 impl MountMounted {
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let opts = options(args, "opts")?;
         let entry = FstabEntry {
             device: required(args, "device")?,

@@ -10,23 +10,23 @@ use zagent_host::text_file;
 
 /// A file system that is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MountedFs {
+pub(crate) struct MountedFs {
     pub point: String,
     pub device: String,
-    pub fstype: String,
+    pub(crate) fstype: String,
     /// Options of the place.
     pub opts: Vec<String>,
     /// Options of the file system itself.
-    pub superopts: Vec<String>,
+    pub(crate) superopts: Vec<String>,
 }
 
 /// What is mounted, as `/proc/self/mountinfo` tells; the last of several at one place counts.
-pub fn list_mounted(machine: &Machine) -> Result<Vec<MountedFs>, FunctionError> {
+pub(crate) fn list_mounted(machine: &Machine) -> Result<Vec<MountedFs>, FunctionError> {
     let text = machine.read("/proc/self/mountinfo")?.unwrap_or_default();
     Ok(text.lines().filter_map(parse_mountinfo_line).collect())
 }
 
-pub fn parse_mountinfo_line(line: &str) -> Option<MountedFs> {
+pub(crate) fn parse_mountinfo_line(line: &str) -> Option<MountedFs> {
     let (place, system) = line.split_once(" - ")?;
     let place: Vec<&str> = place.split(' ').collect();
     let mut system = system.split(' ');
@@ -41,7 +41,7 @@ pub fn parse_mountinfo_line(line: &str) -> Option<MountedFs> {
 }
 
 /// What is mounted at a place.
-pub fn find_mounted(machine: &Machine, point: &str) -> Result<Option<MountedFs>, FunctionError> {
+pub(crate) fn find_mounted(machine: &Machine, point: &str) -> Result<Option<MountedFs>, FunctionError> {
     let real = machine.canonicalize(point).unwrap_or_else(|_| PathBuf::from(point));
     Ok(list_mounted(machine)?.into_iter().rev().find(|m| Path::new(&m.point) == real))
 }
@@ -57,25 +57,25 @@ fn escape_blanks(text: &str) -> String {
 
 /// A line of `/etc/fstab`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FstabEntry {
+pub(crate) struct FstabEntry {
     pub device: String,
     pub name: String,
-    pub fstype: String,
+    pub(crate) fstype: String,
     pub opts: String,
     pub dump: String,
-    pub pass_num: String,
+    pub(crate) pass_num: String,
 }
 
 /// What became of the file, in Salt's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FstabChange {
+pub(crate) enum FstabChange {
     Present,
     New,
     Change,
 }
 
 impl FstabChange {
-    pub const fn salt_word(self) -> &'static str {
+    pub(crate) const fn salt_word(self) -> &'static str {
         match self {
             Self::Present => "present",
             Self::New => "new",
@@ -103,7 +103,7 @@ const SPECIAL_FSTYPES: [&str; 14] = [
 ];
 
 impl FstabEntry {
-    pub fn parse_line(line: &str) -> Option<Self> {
+    pub(crate) fn parse_line(line: &str) -> Option<Self> {
         if line.starts_with('#') {
             return None;
         }
@@ -155,7 +155,7 @@ impl FstabEntry {
     }
 
     /// The mapping that Salt shows, with the options as a list.
-    pub fn to_salt_map(&self) -> Map {
+    pub(crate) fn to_salt_map(&self) -> Map {
         let mut out = Map::new();
         out.insert("device", self.device.as_str());
         out.insert("fstype", self.fstype.as_str());
@@ -167,12 +167,12 @@ impl FstabEntry {
 }
 
 /// All entries of a file.
-pub fn parse_fstab(text: &str) -> impl Iterator<Item = FstabEntry> {
+pub(crate) fn parse_fstab(text: &str) -> impl Iterator<Item = FstabEntry> {
     text.lines().filter_map(FstabEntry::parse_line)
 }
 
 /// The file with an entry in it, and what became of it. `match_on` are the words by which its line is known.
-pub fn set_fstab_entry(
+pub(crate) fn set_fstab_entry(
     text: &str,
     entry: &FstabEntry,
     match_on: &[String],
@@ -204,13 +204,13 @@ pub fn set_fstab_entry(
 }
 
 /// The file without the entries of a place (and of a device, when one is named).
-pub fn remove_fstab_entry(text: &str, name: &str, device: Option<&str>) -> (String, bool) {
+pub(crate) fn remove_fstab_entry(text: &str, name: &str, device: Option<&str>) -> (String, bool) {
     let fits = |e: &FstabEntry| e.name == name && device.is_none_or(|d| e.device == d);
     text_file::edit_lines(text, |line| FstabEntry::parse_line(line).filter(fits).map(|_| String::new()))
 }
 
 /// Swap space that is in use: its name and type, size, used and priority.
-pub fn list_swaps(machine: &Machine) -> Result<Map, FunctionError> {
+pub(crate) fn list_swaps(machine: &Machine) -> Result<Map, FunctionError> {
     let text = machine.read("/proc/swaps")?.unwrap_or_default();
     let mut out = Map::new();
     for line in text.lines().skip(1) {
@@ -224,7 +224,7 @@ pub fn list_swaps(machine: &Machine) -> Result<Map, FunctionError> {
 }
 
 /// The device behind a name: links followed, `UUID=…`, `LABEL=…` and their likes looked up. What is no device stays.
-pub fn resolve_device(machine: &Machine, name: &str) -> String {
+pub(crate) fn resolve_device(machine: &Machine, name: &str) -> String {
     const TAGS: [(&str, &str); 4] = [
         ("UUID", "by-uuid"),
         ("LABEL", "by-label"),
@@ -248,7 +248,7 @@ pub fn resolve_device(machine: &Machine, name: &str) -> String {
 }
 
 /// The file behind a loop device.
-pub fn loop_backing_file(machine: &Machine, device: &str) -> Option<String> {
+pub(crate) fn loop_backing_file(machine: &Machine, device: &str) -> Option<String> {
     let name = device.strip_prefix("/dev/")?;
     let file = machine.read(&format!("/sys/block/{name}/loop/backing_file")).ok()??;
     Some(file.trim_end_matches('\n').to_owned())

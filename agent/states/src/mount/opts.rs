@@ -43,7 +43,7 @@ const INVISIBLE_KEYS: &[&str] =
     &["actimeo", "comment", "credentials", "direct-io-mode", "password", "port", "retry", "secretfile"];
 
 /// What else is known of options.
-pub struct MountOptionRules {
+pub(crate) struct MountOptionRules {
     invisible: Vec<String>,
     keys: Vec<String>,
     ignored: Map,
@@ -51,7 +51,7 @@ pub struct MountOptionRules {
 }
 
 impl MountOptionRules {
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let mut invisible = args.texts("extra_mount_invisible_options")?.unwrap_or_default();
         for hidden in args.texts("hidden_opts")?.unwrap_or_default() {
             invisible.extend(hidden.split(',').map(str::to_owned));
@@ -69,7 +69,7 @@ impl MountOptionRules {
     }
 
     /// The wanted options that the mounted file system does not have.
-    pub fn missing_options(
+    pub(crate) fn missing_options(
         &self,
         wanted: &[String],
         fstype: &str,

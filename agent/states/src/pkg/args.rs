@@ -12,7 +12,7 @@ pub struct PkgSpec {
     /// Its name.
     pub name: String,
     /// Conditions such as `>=1.2`; nothing when any version will do.
-    pub version_spec: Option<String>,
+    pub(crate) version_spec: Option<String>,
     /// Where its file is, when it comes from one.
     pub source: Option<String>,
 }
@@ -23,7 +23,7 @@ pub struct PkgArgs {
     /// The packages.
     pub wanted: Vec<PkgSpec>,
     /// True when `pkgs` or `sources` is there and empty.
-    pub is_empty_list: bool,
+    pub(crate) is_empty_list: bool,
     /// True when they stand in `pkgs` or `sources`.
     pub is_list: bool,
     /// Whose package manager.
@@ -31,7 +31,7 @@ pub struct PkgArgs {
     /// Fetches the catalogue first, never, or when it is needed.
     pub refresh: Option<bool>,
     /// A catalogue that is not older than so many seconds is not fetched again.
-    pub cache_valid_time: i64,
+    pub(crate) cache_valid_time: i64,
     /// Epochs do not count.
     pub ignore_epoch: Option<bool>,
     /// Newer versions than the one that is named will do.
@@ -39,7 +39,7 @@ pub struct PkgArgs {
     /// Names without the machine's own architecture.
     pub normalize: bool,
     /// A name may be one that another package provides.
-    pub resolve_capabilities: bool,
+    pub(crate) resolve_capabilities: bool,
     /// How it is done.
     pub options: PkgActionOptions,
 }
@@ -86,7 +86,7 @@ impl PkgArgs {
 
 impl PkgArgs {
     /// The packages by the names that the database has for them: one of the machine's own architecture goes without it.
-    pub fn resolve_names(&self, db: &PkgDb) -> Vec<PkgSpec> {
+    pub(crate) fn resolve_names(&self, db: &PkgDb) -> Vec<PkgSpec> {
         if !self.normalize {
             return self.wanted.clone();
         }

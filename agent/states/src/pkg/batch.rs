@@ -10,10 +10,10 @@ use crate::{ChunkArgs, StateError};
 use zagent_host::packages::{AvailablePkgs, PkgChange, PkgTarget, display_spec, satisfies};
 
 /// Whose a package is: the tag of a state and the name of the package.
-pub type BatchOwners = Vec<(String, String)>;
+pub(crate) type BatchOwners = Vec<(String, String)>;
 
 /// A neighbour that is done in the same way, by its tag.
-pub fn batchable(chunk: &Chunk, mine: &PkgArgs) -> Option<(String, PkgArgs)> {
+pub(crate) fn batchable(chunk: &Chunk, mine: &PkgArgs) -> Option<(String, PkgArgs)> {
     let pkg_args = PkgArgs::read(&ChunkArgs::new(chunk)).ok()?;
     let is_plain =
         pkg_args.wanted.iter().all(|w| w.source.is_none() && w.version_spec.as_deref() != Some("latest"));
@@ -24,7 +24,7 @@ pub fn batchable(chunk: &Chunk, mine: &PkgArgs) -> Option<(String, PkgArgs)> {
 }
 
 /// What neighbours lack and can have, and whose it is.
-pub fn batch_targets(
+pub(crate) fn batch_targets(
     pkg_ctx: &PkgContext<'_>,
     pkg_args: &PkgArgs,
     neighbours: &[(String, PkgArgs)],
@@ -76,7 +76,7 @@ pub fn resolve_target(
 }
 
 /// Steps of two transactions as one.
-pub fn merge_steps(mut first: Vec<PkgChange>, then: Vec<PkgChange>) -> Vec<PkgChange> {
+pub(crate) fn merge_steps(mut first: Vec<PkgChange>, then: Vec<PkgChange>) -> Vec<PkgChange> {
     for step in then {
         match first.iter_mut().find(|f| f.name == step.name) {
             Some(before) => before.new = step.new,
@@ -88,7 +88,7 @@ pub fn merge_steps(mut first: Vec<PkgChange>, then: Vec<PkgChange>) -> Vec<PkgCh
 }
 
 /// Leaves to neighbours what came for them; the rest is mine.
-pub fn distribute_steps(
+pub(crate) fn distribute_steps(
     pkg_ctx: &PkgContext<'_>,
     steps: Vec<PkgChange>,
     owners: &[(String, String)],

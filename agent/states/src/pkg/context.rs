@@ -24,7 +24,7 @@ use zagent_host::packages::{
 /// What a package state works with.
 pub struct PkgContext<'s> {
     pub ctx: &'s StateCtx<'s>,
-    pub manager: SelectedProvider,
+    pub(crate) manager: SelectedProvider,
     /// The package manager that was asked for; a revert asks for it again.
     provider: Option<String>,
 }
@@ -37,7 +37,7 @@ impl<'s> PkgContext<'s> {
     }
 
     /// Changes packages so that a revert can put them back.
-    pub fn with_undo<T>(
+    pub(crate) fn with_undo<T>(
         &self,
         names: &[String],
         act: impl FnOnce() -> Result<T, StateError>,
@@ -45,7 +45,7 @@ impl<'s> PkgContext<'s> {
         self.ctx.with_undo(&PKG_UNDO, key_with_provider(&names.join(" "), self.provider.as_deref()), act)
     }
 
-    pub fn teller(&self) -> PkgRunner<'s> {
+    pub(crate) fn teller(&self) -> PkgRunner<'s> {
         PkgRunner::new(self.ctx.tools(), self.manager)
     }
 
@@ -84,7 +84,7 @@ impl<'s> PkgContext<'s> {
     }
 
     /// The first of these that an earlier state of a dry run would have brought along.
-    pub fn find_simulated(&self, wanted: &[PkgSpec]) -> Option<String> {
+    pub(crate) fn find_simulated(&self, wanted: &[PkgSpec]) -> Option<String> {
         let kept = self.ctx.shared.packages.lock();
         let comes =
             |w: &&PkgSpec| kept.simulated.iter().any(|step| step.name == w.name && !step.new.is_empty());
@@ -93,7 +93,7 @@ impl<'s> PkgContext<'s> {
 
     /// Fetches the catalogue, once a run and once more when the repositories are others; true when that was tried. What came of
     /// it is in [`Self::catalog_warning`].
-    pub fn refresh_catalog(&self, pkg_args: &PkgArgs) -> Result<bool, StateError> {
+    pub(crate) fn refresh_catalog(&self, pkg_args: &PkgArgs) -> Result<bool, StateError> {
         if self.refresh_if_stale()? {
             return Ok(true);
         }
@@ -107,7 +107,7 @@ impl<'s> PkgContext<'s> {
 
     /// Fetches the catalogue when the repositories are others than those that it came from; true when that was tried. The
     /// state of the repository asked for it, so neither `refresh: false` nor the catalogue's age matters.
-    pub fn refresh_if_stale(&self) -> Result<bool, StateError> {
+    pub(crate) fn refresh_if_stale(&self) -> Result<bool, StateError> {
         let is_stale = !self.ctx.is_dry() && self.ctx.shared.packages_stale.load(Ordering::Relaxed);
         if is_stale {
             self.fetch_catalog()?;
@@ -131,7 +131,7 @@ impl<'s> PkgContext<'s> {
     }
 
     /// What is said of packages that were looked up although the catalogue could not be fetched whole.
-    pub fn catalog_warning(&self) -> Option<String> {
+    pub(crate) fn catalog_warning(&self) -> Option<String> {
         let kept = self.ctx.shared.packages.lock();
         let words = kept.refresh_error.as_ref()?;
         Some(format!(
@@ -140,19 +140,19 @@ impl<'s> PkgContext<'s> {
     }
 
     /// What is said when a transaction took longer than the state has.
-    pub fn overtime_warning(&self) -> Option<String> {
+    pub(crate) fn overtime_warning(&self) -> Option<String> {
         let is_late = self.ctx.tools().time_left().is_some_and(|left| left.is_zero());
         is_late.then(|| "It took longer than its `timeout`: packages are not left half-way.".to_owned())
     }
 
     /// Both at the end of other words.
-    pub fn with_warning(&self, words: &str) -> String {
+    pub(crate) fn with_warning(&self, words: &str) -> String {
         let parts = [Some(words.to_owned()), self.catalog_warning(), self.overtime_warning()];
         parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
 
     /// True when nothing is known of what can be had, and a dry run does not ask.
-    pub fn lacks_catalog(&self) -> bool {
+    pub(crate) fn lacks_catalog(&self) -> bool {
         self.ctx.is_dry() && self.manager.provider.needs_refresh(self.ctx.tools().machine)
     }
 
@@ -190,7 +190,7 @@ impl<'s> PkgContext<'s> {
     }
 
     /// Mends what was left half-way; says what it was.
-    pub fn repair_interrupted(&self) -> Result<Option<String>, StateError> {
+    pub(crate) fn repair_interrupted(&self) -> Result<Option<String>, StateError> {
         let (teller, db) = (self.teller(), self.db()?);
         // What is half-way is none that a revert could put back; what comes along with it is.
         let whole = |step: &PkgChange| db.packages.get(&step.name).is_none_or(|p| p.broken_state.is_none());
@@ -204,7 +204,10 @@ impl<'s> PkgContext<'s> {
 
     /// Does acts in one change that can be undone; says what is different after. What was done before one failed is told
     /// with the failure.
-    pub fn transact(&self, acts: &[PkgAction<'_>]) -> Result<Vec<PkgChange>, (StateError, Vec<PkgChange>)> {
+    pub(crate) fn transact(
+        &self,
+        acts: &[PkgAction<'_>],
+    ) -> Result<Vec<PkgChange>, (StateError, Vec<PkgChange>)> {
         let bare = |failure: StateError| (failure, Vec::new());
         let before = self.db().map_err(bare)?;
         let mut touched = std::collections::BTreeSet::new();
@@ -271,7 +274,7 @@ impl<'s> PkgContext<'s> {
     }
 
     /// What an installation would do; nothing when the manager cannot tell.
-    pub fn predict_install(
+    pub(crate) fn predict_install(
         &self,
         targets: &[PkgTarget],
         pkg_args: &PkgArgs,
@@ -336,7 +339,7 @@ impl<'s> PkgContext<'s> {
 }
 
 /// Steps in Salt's shape.
-pub fn steps_to_changes(steps: &[PkgChange]) -> Map {
+pub(crate) fn steps_to_changes(steps: &[PkgChange]) -> Map {
     let mut all = Map::new();
     for s in steps {
         all.insert(s.name.as_str(), Map::from_iter([("old", s.old.as_str()), ("new", s.new.as_str())]));
@@ -345,7 +348,7 @@ pub fn steps_to_changes(steps: &[PkgChange]) -> Map {
 }
 
 /// What a manager refused, with what it had done by then.
-pub fn transaction_error(what: &str, failure: StateError, steps: &[PkgChange]) -> StateError {
+pub(crate) fn transaction_error(what: &str, failure: StateError, steps: &[PkgChange]) -> StateError {
     let mut done = failure.result;
     done.comment = format!("{what}: {}", done.comment);
     done.changes = steps_to_changes(steps);
@@ -353,7 +356,7 @@ pub fn transaction_error(what: &str, failure: StateError, steps: &[PkgChange]) -
 }
 
 /// The same for a refusal.
-pub fn refusal_error(what: &str, refusal: FunctionError) -> StateError {
+pub(crate) fn refusal_error(what: &str, refusal: FunctionError) -> StateError {
     transaction_error(what, refusal.into(), &[])
 }
 

@@ -12,14 +12,14 @@ use crate::{
 use zagent_host::packages::{PkgAction, PkgChange, PkgGroups, PkgTarget, display_spec, satisfies};
 
 /// Makes `pkg.downloaded`.
-pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     let mut pkg_args = PkgArgs::read(args)?;
     pkg_args.options.download_only = true;
     Ok(Box::new(PkgDownloaded { pkg_args }))
 }
 
 /// Makes `pkg.group_installed`.
-pub fn build_group(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build_group(args: &ChunkArgs<'_>) -> BuildResult {
     let list = |key: &str| match args.get(key) {
         None => Ok(Vec::new()),
         Some(Value::List(_)) => Ok(args.texts(key)?.unwrap_or_default()),

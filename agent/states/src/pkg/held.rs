@@ -23,7 +23,11 @@ struct PkgHeld {
 }
 
 /// Holds packages, or frees them; those that changed.
-pub fn set_holds(pkg_ctx: &PkgContext<'_>, names: &[String], hold: bool) -> Result<Vec<String>, StateError> {
+pub(crate) fn set_holds(
+    pkg_ctx: &PkgContext<'_>,
+    names: &[String],
+    hold: bool,
+) -> Result<Vec<String>, StateError> {
     let act = if hold { PkgAction::Hold(names) } else { PkgAction::Unhold(names) };
     let before = pkg_ctx.db()?;
     let told = pkg_ctx.with_undo(names, || Ok(pkg_ctx.teller().execute(&act)?));

@@ -12,7 +12,7 @@ use crate::{
 use zagent_host::packages::{PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgTarget};
 
 /// Makes `pkg.latest`.
-pub fn build_latest(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build_latest(args: &ChunkArgs<'_>) -> BuildResult {
     if args.get("sources").is_some_and(Value::is_truthy) {
         return Err(StateError::new("The \"sources\" parameter is not supported."));
     }
@@ -22,7 +22,7 @@ pub fn build_latest(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 /// Makes `pkg.uptodate`.
-pub fn build_uptodate(args: &ChunkArgs<'_>) -> BuildResult {
+pub(crate) fn build_uptodate(args: &ChunkArgs<'_>) -> BuildResult {
     Ok(Box::new(PkgUptodate { pkg_args: PkgArgs::read(args)? }))
 }
 

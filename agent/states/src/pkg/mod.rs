@@ -5,12 +5,12 @@ pub mod functions;
 pub mod args;
 pub mod batch;
 pub mod context;
-pub mod downloaded;
+pub(crate) mod downloaded;
 pub mod held;
 pub mod installed;
 pub mod latest;
 pub mod removed;
-pub mod run_cache;
+pub(crate) mod run_cache;
 pub mod sources;
 pub mod undo;
 pub mod verify;
@@ -21,7 +21,7 @@ use super::{
     ApplyResult, BuildResult, ChunkArgs, Effects, State, StateCtx, StateError, StateModule, Verdict,
 };
 
-pub use run_cache::PkgRunCache;
+pub(crate) use run_cache::PkgRunCache;
 
 /// What a look at packages depends on. Files and jobs are in it as a mark: only a command hides all of them at once, and what
 /// package states and repositories hide is known to the states after them.

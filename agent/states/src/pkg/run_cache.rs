@@ -18,11 +18,11 @@ pub struct CachedPackages {
     /// Whose database it is, when its files were written, and what they say.
     pub db: Option<(&'static str, PkgDbStamp, Arc<PkgDb>)>,
     /// The catalogue was fetched in this run, or that was tried.
-    pub is_refreshed: bool,
+    pub(crate) is_refreshed: bool,
     /// Why the last try to fetch it failed.
-    pub refresh_error: Option<String>,
+    pub(crate) refresh_error: Option<String>,
     /// What a joint transaction brought for a state that has not had its turn, by tag.
-    pub batch_changes: BTreeMap<String, Map>,
+    pub(crate) batch_changes: BTreeMap<String, Map>,
     /// What earlier states of a dry run would have changed.
     pub simulated: Vec<PkgChange>,
 }

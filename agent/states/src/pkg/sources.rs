@@ -9,20 +9,20 @@ use zagent_host::packages;
 use zagent_host::temp_file::PrivateTempFile;
 
 /// Files that were fetched for a state, gone with it.
-pub struct PkgSources {
+pub(crate) struct PkgSources {
     env: Arc<str>,
     fetched: RefCell<Vec<(String, PrivateTempFile)>>,
 }
 
 impl PkgSources {
     /// Reads where they come from.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let env = args.text("saltenv")?.map_or_else(|| args.chunk.env.as_ref().into(), Into::into);
         Ok(Self { env, fetched: RefCell::default() })
     }
 
     /// The file, fetched when it is not on this host.
-    pub fn local_file(&self, ctx: &StateCtx<'_>, source: &str) -> Result<String, StateError> {
+    pub(crate) fn local_file(&self, ctx: &StateCtx<'_>, source: &str) -> Result<String, StateError> {
         let known = |all: &[(String, PrivateTempFile)]| {
             all.iter().find(|(s, _)| s == source).map(|(_, f)| f.path().display().to_string())
         };
@@ -48,7 +48,11 @@ impl PkgSources {
     }
 
     /// The version in a file; nothing when only its name can be known.
-    pub fn file_version(&self, pkg_ctx: &PkgContext<'_>, source: &str) -> Result<Option<String>, StateError> {
+    pub(crate) fn file_version(
+        &self,
+        pkg_ctx: &PkgContext<'_>,
+        source: &str,
+    ) -> Result<Option<String>, StateError> {
         let tools = pkg_ctx.ctx.tools();
         let Some(command_line) = pkg_ctx.manager.provider.file_version_command(&tools) else {
             return Ok(None);

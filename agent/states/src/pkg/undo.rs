@@ -10,10 +10,10 @@ use crate::{StateCtx, StateError, Undoable};
 use zagent_host::exec::command_options::value_text;
 use zagent_host::packages::{PkgAction, PkgActionOptions, PkgTarget};
 
-pub struct PkgUndo;
+pub(crate) struct PkgUndo;
 
 /// The packages that a transaction touched.
-pub static PKG_UNDO: PkgUndo = PkgUndo;
+pub(crate) static PKG_UNDO: PkgUndo = PkgUndo;
 
 /// The names in a key, which stand in one text with blanks between them.
 fn split_names(names: &str) -> Vec<String> {

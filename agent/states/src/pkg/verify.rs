@@ -8,7 +8,7 @@ use zagent_host::packages;
 
 /// What is left out.
 #[derive(Debug, Default)]
-pub struct PkgVerify {
+pub(crate) struct PkgVerify {
     /// Letters of kinds of files, such as `c` for configuration.
     ignore_types: Vec<String>,
     /// Further words for `rpm -V`, such as `nofiles`.
@@ -17,7 +17,7 @@ pub struct PkgVerify {
 
 impl PkgVerify {
     /// Reads it; nothing when it is not asked for.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
         let mut verify = Self::default();
         match args.get("pkg_verify") {
             Some(Value::List(list)) => {
@@ -38,7 +38,11 @@ impl PkgVerify {
     }
 
     /// The files of a package that are not as they came.
-    pub fn modified_files(&self, pkg_ctx: &PkgContext<'_>, name: &str) -> Result<Vec<String>, StateError> {
+    pub(crate) fn modified_files(
+        &self,
+        pkg_ctx: &PkgContext<'_>,
+        name: &str,
+    ) -> Result<Vec<String>, StateError> {
         let line = pkg_ctx.manager.provider.verify_command(&[name.to_owned()], &self.options);
         let line = line.ok_or_else(|| StateError::new("pkg.verify not implemented"))?;
         let said = packages::run_query_line(&pkg_ctx.ctx.tools(), &line)?;

@@ -26,7 +26,7 @@ pub(crate) const TABLE: &[ExecFunction] = &[
 ];
 
 /// How a host keeps its repositories, by its facts; nothing when nobody knows.
-pub fn detect_format(grain: &dyn Fn(&str) -> Option<Value>) -> Option<RepoFormat> {
+pub(crate) fn detect_format(grain: &dyn Fn(&str) -> Option<Value>) -> Option<RepoFormat> {
     let text = |name: &str| grain(name).as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     match text("os_family").as_str() {
         "Debian" => Some(RepoFormat::Debian(text("os"), text("oscodename"))),
@@ -41,7 +41,7 @@ pub fn detect_format(grain: &dyn Fn(&str) -> Option<Value>) -> Option<RepoFormat
 ///
 /// # Errors
 /// Fails when the files cannot be read.
-pub fn list_repos(fs: &dyn FileSystem, family: &RepoFormat) -> Result<Map, StateError> {
+pub(crate) fn list_repos(fs: &dyn FileSystem, family: &RepoFormat) -> Result<Map, StateError> {
     match family {
         RepoFormat::Debian(..) => Ok(AptSources::read(fs)?.to_map()),
         RepoFormat::Sections(dir) => Ok(RepoFiles::read(fs, Path::new(dir))?.to_map()),
@@ -57,7 +57,7 @@ pub fn list_repos(fs: &dyn FileSystem, family: &RepoFormat) -> Result<Map, State
 ///
 /// # Errors
 /// Fails as the state does.
-pub fn plan_repo(
+pub(crate) fn plan_repo(
     fs: &dyn FileSystem,
     family: &RepoFormat,
     name: &str,

@@ -2,10 +2,10 @@
 //!
 //! Law: a repository is a change of files that is thought out first and written then; a look and an act think the same.
 
-pub mod apt;
-pub mod functions;
-pub mod repo_file;
-pub mod signing_key;
+pub(crate) mod apt;
+pub(crate) mod functions;
+pub(crate) mod repo_file;
+pub(crate) mod signing_key;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -24,25 +24,25 @@ use crate::{
 use zagent_host::exec::command_options::value_text;
 use zagent_host::fs::{FileMeta, FileSystem};
 
-pub use self::functions::{detect_format, list_repos, plan_repo};
+pub(crate) use self::functions::detect_format;
 
 /// A file and what it should hold; nothing stands for a file that should go.
-pub type RepoFileEdit = (PathBuf, Option<String>);
+pub(crate) type RepoFileEdit = (PathBuf, Option<String>);
 
 /// What there is to do.
 #[derive(Clone, Debug, Default)]
-pub struct RepoPlan {
+pub(crate) struct RepoPlan {
     /// How it was; nothing when there was none.
     pub before: Option<Map>,
     /// How it will be.
     pub after: Option<Map>,
     /// What to write.
-    pub edits: Vec<RepoFileEdit>,
+    pub(crate) edits: Vec<RepoFileEdit>,
 }
 
 /// How a host keeps its repositories.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RepoFormat {
+pub(crate) enum RepoFormat {
     /// apt: the system's name and release.
     Debian(String, String),
     /// Sections of files in a directory.
@@ -345,7 +345,7 @@ fn section_settings(args: &ChunkArgs<'_>) -> Map {
 }
 
 /// Writes what was thought out.
-pub fn write_edits(ctx: &StateCtx<'_>, edits: &[RepoFileEdit]) -> Result<(), StateError> {
+pub(crate) fn write_edits(ctx: &StateCtx<'_>, edits: &[RepoFileEdit]) -> Result<(), StateError> {
     for (path, text) in edits {
         match text {
             Some(text) => {
@@ -427,4 +427,4 @@ impl State for PkgrepoState {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

@@ -20,7 +20,7 @@ struct RepoSection {
 }
 
 /// The `.repo` files of a directory.
-pub struct RepoFiles {
+pub(crate) struct RepoFiles {
     dir: PathBuf,
     files: Vec<(PathBuf, Vec<String>)>,
 }
@@ -30,7 +30,7 @@ impl RepoFiles {
     ///
     /// # Errors
     /// Fails when one cannot be read.
-    pub fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Self, StateError> {
+    pub(crate) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Self, StateError> {
         let mut files = Vec::new();
         let is_dir = fs.stat(dir)?.is_some_and(|s| s.kind == FileKind::Dir);
         for (name, _) in if is_dir { fs.read_dir(dir)? } else { Vec::new() } {
@@ -48,7 +48,7 @@ impl RepoFiles {
     }
 
     /// All as `pkg.list_repos` tells them.
-    pub fn to_map(&self) -> Map {
+    pub(crate) fn to_map(&self) -> Map {
         self.sections().iter().map(|s| (s.id.as_str(), Value::from(s.to_map()))).collect()
     }
 
@@ -56,7 +56,12 @@ impl RepoFiles {
     ///
     /// # Errors
     /// Fails when a new one is not told enough about.
-    pub fn plan_present(&self, id: &str, wanted: &Map, comments: &[String]) -> Result<RepoPlan, StateError> {
+    pub(crate) fn plan_present(
+        &self,
+        id: &str,
+        wanted: &Map,
+        comments: &[String],
+    ) -> Result<RepoPlan, StateError> {
         let found = self.sections().into_iter().find(|s| s.id == id);
         let before = found.as_ref().map(RepoSection::to_map);
         let mut edits = Vec::new();
@@ -101,7 +106,7 @@ impl RepoFiles {
     }
 
     /// What to do so that a repository is not there. A file goes with its last one.
-    pub fn plan_absent(&self, id: &str) -> RepoPlan {
+    pub(crate) fn plan_absent(&self, id: &str) -> RepoPlan {
         let all = self.sections();
         let Some(section) = all.iter().find(|s| s.id == id) else { return RepoPlan::default() };
         let rest = all.iter().any(|s| s.file == section.file && s.id != id);
@@ -205,7 +210,7 @@ fn set_option(lines: &mut Vec<String>, key: &str, value: &Value) {
 }
 
 /// Puts a line into a file of lines, or takes it out.
-pub fn plan_line(
+pub(crate) fn plan_line(
     fs: &dyn FileSystem,
     path: &Path,
     name: &str,

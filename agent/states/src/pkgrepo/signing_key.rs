@@ -27,7 +27,7 @@ enum KeySource {
 
 /// A key and where it belongs.
 #[derive(Clone, Debug)]
-pub struct SigningKey {
+pub(crate) struct SigningKey {
     source: KeySource,
     keyring: PathBuf,
 }
@@ -37,7 +37,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// Fails when it is contradictory or incomplete.
-    pub fn from_args(args: &ChunkArgs<'_>, ring: Option<&str>) -> Result<Option<Self>, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>, ring: Option<&str>) -> Result<Option<Self>, StateError> {
         let (url, text) = (args.text("key_url")?, args.text("key_text")?);
         let ids = args.texts("keyid")?;
         for (one, other, both) in [
@@ -75,12 +75,12 @@ impl SigningKey {
     }
 
     /// Where it belongs.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.keyring
     }
 
     /// True when only the network knows it.
-    pub fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         match &self.source {
             KeySource::Url(url) => matches!(sources::parse_location(url), sources::ContentLocation::Web(_)),
             KeySource::Text(_) => false,
@@ -92,7 +92,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// Fails when it cannot be looked at.
-    pub fn is_missing(&self, ctx: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
+    pub(crate) fn is_missing(&self, ctx: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
         let is_there = ctx.fs.stat(&self.keyring)?.is_some_and(|s| s.kind == FileKind::File && s.size > 0);
         if !is_there || self.is_remote() {
             return Ok(!is_there);
@@ -105,7 +105,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// Fails when it cannot be had or written.
-    pub fn install(&self, ctx: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
+    pub(crate) fn install(&self, ctx: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
         let bytes = self.fetch_bytes(ctx, env)?;
         if ctx.fs.compare(&self.keyring, &bytes)?.is_some_and(|(_, is_same)| is_same) {
             return Ok(false);
@@ -146,17 +146,17 @@ impl SigningKey {
 }
 
 /// Where keyrings are that people may take away.
-pub const KEYRING_DIRS: [&str; 2] = ["/etc/apt/trusted.gpg.d", "/etc/apt/keyrings"];
+pub(crate) const KEYRING_DIRS: [&str; 2] = ["/etc/apt/trusted.gpg.d", "/etc/apt/keyrings"];
 
 /// Keys that go with their repository.
-pub struct RemovedKeys(Vec<String>);
+pub(crate) struct RemovedKeys(Vec<String>);
 
 impl RemovedKeys {
     /// Reads `keyid`; whose key `keyid_ppa` means only Launchpad knows.
     ///
     /// # Errors
     /// Fails when it cannot be told which key is meant.
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         if args.flag("keyid_ppa", false) {
             return Err(StateError::new(
                 "`keyid_ppa` is not supported here: give the number of the key as `keyid`",
@@ -174,7 +174,7 @@ impl RemovedKeys {
     ///
     /// # Errors
     /// Fails when one cannot be read.
-    pub fn removable_keyrings(&self, fs: &dyn FileSystem) -> Result<Vec<PathBuf>, StateError> {
+    pub(crate) fn removable_keyrings(&self, fs: &dyn FileSystem) -> Result<Vec<PathBuf>, StateError> {
         let mut found = Vec::new();
         for dir in KEYRING_DIRS.map(Path::new) {
             if self.0.is_empty() || fs.stat(dir)?.is_none_or(|s| s.kind != FileKind::Dir) {

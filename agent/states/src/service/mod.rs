@@ -15,7 +15,7 @@ use std::time::Duration;
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-pub use self::undo::ServiceUndo;
+pub(crate) use self::undo::ServiceUndo;
 use crate::undoable::key_with_provider;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,

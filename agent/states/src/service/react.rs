@@ -39,7 +39,7 @@ impl ServiceState {
         })
     }
 
-    pub fn predicted_reaction(&self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    pub(crate) fn predicted_reaction(&self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let manager = self.manager(ctx)?;
         if let Some(why) = manager.offline_reason() {
             return Ok(CheckResult::in_sync(format!(
@@ -56,7 +56,7 @@ impl ServiceState {
         })
     }
 
-    pub fn run_reaction(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    pub(super) fn run_reaction(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let manager = self.manager(ctx)?;
         if let Some(why) = manager.offline_reason() {
             return Ok(ApplyResult {

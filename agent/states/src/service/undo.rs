@@ -8,7 +8,7 @@ use zagent_host::services;
 use zagent_host::services::{BootState, ServiceAction};
 
 /// Services by name, and by the manager that the state asked for.
-pub struct ServiceUndo;
+pub(crate) struct ServiceUndo;
 
 impl Undoable for ServiceUndo {
     fn kind(&self) -> &'static str {

@@ -14,7 +14,7 @@ use zagent_host::accounts::{GroupEntry, PasswdEntry};
 const MAX_NAME_LEN: usize = 32;
 
 /// Refuses a name that no program makes a user or group of.
-pub fn verify_name(what: &str, name: &str) -> Result<(), StateError> {
+pub(crate) fn verify_name(what: &str, name: &str) -> Result<(), StateError> {
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ':' | ',' | '/');
     let why = if name.is_empty() {
         "it is empty"
@@ -37,13 +37,13 @@ fn user_exists(machine: &Machine, name: &str) -> Result<bool, StateError> {
 }
 
 /// True when there is such a group, or would be by then.
-pub fn group_exists(machine: &Machine, name: &str) -> Result<bool, StateError> {
+pub(crate) fn group_exists(machine: &Machine, name: &str) -> Result<bool, StateError> {
     Ok(assumed_accounts::assumed_id(AccountKind::Group, name).is_some()
         || accounts::find_group(machine, name)?.is_some())
 }
 
 /// Refuses a main group that is not there, by name or number.
-pub fn verify_main_group(machine: &Machine, group: &str) -> Result<(), StateError> {
+pub(crate) fn verify_main_group(machine: &Machine, group: &str) -> Result<(), StateError> {
     let is_there = match group.parse::<i64>() {
         Ok(gid) => {
             assumed_accounts::assumed_name(AccountKind::Group, gid).is_some()
@@ -60,7 +60,7 @@ pub fn verify_main_group(machine: &Machine, group: &str) -> Result<(), StateErro
 }
 
 /// Refuses the number of another user.
-pub fn verify_uid(machine: &Machine, name: &str, uid: i64) -> Result<(), StateError> {
+pub(crate) fn verify_uid(machine: &Machine, name: &str, uid: i64) -> Result<(), StateError> {
     let imagined = assumed_accounts::assumed_name(AccountKind::User, uid);
     let other = accounts::user_name(machine, uid)?.or(imagined).filter(|other| other != name);
     match other {
@@ -72,7 +72,7 @@ pub fn verify_uid(machine: &Machine, name: &str, uid: i64) -> Result<(), StateEr
 }
 
 /// Refuses the number of another group.
-pub fn verify_gid(machine: &Machine, name: &str, gid: i64) -> Result<(), StateError> {
+pub(crate) fn verify_gid(machine: &Machine, name: &str, gid: i64) -> Result<(), StateError> {
     let found = accounts::read_groups(machine)?.into_iter().find(|g| g.gid == gid && g.name != name);
     let imagined = assumed_accounts::assumed_name(AccountKind::Group, gid).filter(|other| other != name);
     match found.map(|g| g.name).or(imagined) {
@@ -84,7 +84,7 @@ pub fn verify_gid(machine: &Machine, name: &str, gid: i64) -> Result<(), StateEr
 }
 
 /// Refuses members who are nobody.
-pub fn verify_members(machine: &Machine, group: &str, users: &[String]) -> Result<(), StateError> {
+pub(crate) fn verify_members(machine: &Machine, group: &str, users: &[String]) -> Result<(), StateError> {
     let mut missing = Vec::new();
     for user in users {
         if !user_exists(machine, user)? {
@@ -101,7 +101,7 @@ pub fn verify_members(machine: &Machine, group: &str, users: &[String]) -> Resul
 }
 
 /// Refuses a group of the same name that is in the way of the one that a new user gets where the host is set up so.
-pub fn verify_own_group(machine: &Machine, name: &str) -> Result<(), StateError> {
+pub(crate) fn verify_own_group(machine: &Machine, name: &str) -> Result<(), StateError> {
     if !creates_user_groups(machine)? || !group_exists(machine, name)? {
         return Ok(());
     }
@@ -119,7 +119,7 @@ fn creates_user_groups(machine: &Machine) -> Result<bool, StateError> {
 }
 
 /// Refuses to take a group away that is the main one of somebody.
-pub fn verify_group_unused(machine: &Machine, group: &GroupEntry) -> Result<(), StateError> {
+pub(crate) fn verify_group_unused(machine: &Machine, group: &GroupEntry) -> Result<(), StateError> {
     let his: Vec<PasswdEntry> =
         accounts::read_passwd(machine)?.into_iter().filter(|u| u.gid == group.gid).collect();
     let Some(user) = his.first() else { return Ok(()) };
@@ -130,7 +130,7 @@ pub fn verify_group_unused(machine: &Machine, group: &GroupEntry) -> Result<(), 
 }
 
 /// The home that a new user gets when nobody says where.
-pub fn default_home(machine: &Machine, name: &str) -> Result<String, StateError> {
+pub(crate) fn default_home(machine: &Machine, name: &str) -> Result<String, StateError> {
     let text = machine.read("/etc/default/useradd")?.unwrap_or_default();
     let base = text.lines().filter_map(|l| l.trim().strip_prefix("HOME=")).next_back();
     Ok(format!("{}/{name}", base.map_or("/home", str::trim).trim_end_matches('/')))

@@ -15,7 +15,7 @@ use crate::{
 use zagent_host::fs::FileMeta;
 
 /// What becomes of a text.
-pub enum TextEdit {
+pub(crate) enum TextEdit {
     /// It is as it should be; in words.
     InSync(String),
     /// It becomes another.
@@ -30,7 +30,7 @@ pub enum TextEdit {
 }
 
 /// A text, and what it should hold.
-pub trait TextFile: Send {
+pub(crate) trait TextFile: Send {
     /// Where the file is.
     fn path(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError>;
 
@@ -64,7 +64,7 @@ pub trait TextFile: Send {
 }
 
 /// The state of such a text.
-pub struct TextFileState<T>(pub T);
+pub(crate) struct TextFileState<T>(pub T);
 
 /// The state of a text that a function asks for; nothing when there is no such function.
 pub(crate) fn text_file_state<T: TextFile + 'static>(
@@ -155,13 +155,17 @@ impl<T: TextFile> State for TextFileState<T> {
 }
 
 /// The lines that change.
-pub fn unified_diff(old: &str, new: &str) -> String {
+pub(crate) fn unified_diff(old: &str, new: &str) -> String {
     similar::TextDiff::from_lines(old, new).unified_diff().context_radius(3).to_string()
 }
 
 /// A text of the state tree (`salt://…`), of the host or of the web, rendered when a template is asked for. One of the web has
 /// the digest that the state says.
-pub fn read_source(args: &ChunkArgs<'_>, source: &str, ctx: &StateCtx<'_>) -> Result<String, StateError> {
+pub(crate) fn read_source(
+    args: &ChunkArgs<'_>,
+    source: &str,
+    ctx: &StateCtx<'_>,
+) -> Result<String, StateError> {
     let env = args.chunk.env.to_string();
     let missing = || StateError::new(format!("Source file {source} is missing"));
     let bytes = if let Some(path) = source.strip_prefix("salt://") {
@@ -198,7 +202,7 @@ pub fn read_source(args: &ChunkArgs<'_>, source: &str, ctx: &StateCtx<'_>) -> Re
 }
 
 /// One change in Salt's shape.
-pub fn single_change(key: impl Into<Value>, value: impl Into<Value>) -> Map {
+pub(crate) fn single_change(key: impl Into<Value>, value: impl Into<Value>) -> Map {
     let mut map = Map::new();
     map.insert(key, value);
     map

@@ -12,14 +12,14 @@ use crate::file::parents;
 use zagent_host::fs::FileMeta;
 
 /// The directory that the configuration names for such files; nothing when it names none.
-pub fn configured_dir(option: &str, ctx: &StateCtx<'_>) -> Option<PathBuf> {
+pub(crate) fn configured_dir(option: &str, ctx: &StateCtx<'_>) -> Option<PathBuf> {
     let call = FunctionCall { function: "test.get_opts".into(), args: Vec::new(), kwargs: Map::new() };
     let opts = ctx.host.call(&call).ok()?;
     opts.as_map()?.get(option).and_then(Value::as_str).map(PathBuf::from)
 }
 
 /// What the file holds; an empty mapping when it is not there.
-pub fn read(path: &Path, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
+pub(crate) fn read(path: &Path, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
     if ctx.fs.stat(path)?.is_none() {
         return Ok(Map::new());
     }
@@ -37,7 +37,7 @@ pub fn read(path: &Path, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
 }
 
 /// Writes it, or takes the file away when nothing is left.
-pub fn write(path: &Path, map: &Map, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+pub(crate) fn write(path: &Path, map: &Map, ctx: &StateCtx<'_>) -> Result<(), StateError> {
     if map.is_empty() {
         return if ctx.fs.stat(path)?.is_some() { Ok(ctx.fs.remove(path)?) } else { Ok(()) };
     }

@@ -36,7 +36,7 @@ enum SshAuthFunction {
 }
 
 /// Keys that may log in as a user.
-pub struct SshAuthState {
+pub(crate) struct SshAuthState {
     function: SshAuthFunction,
     chunk: Box<Chunk>,
     user: String,
@@ -44,7 +44,7 @@ pub struct SshAuthState {
 }
 
 impl SshAuthState {
-    pub fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
+    pub(crate) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let act = match fun {
             "present" => SshAuthFunction::Present,
             "absent" => SshAuthFunction::Absent,

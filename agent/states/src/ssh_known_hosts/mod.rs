@@ -26,7 +26,7 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 /// A host whose key is known, or should not be.
-pub struct SshKnownHostsState {
+pub(crate) struct SshKnownHostsState {
     is_wanted: bool,
     name: String,
     user: Option<String>,
@@ -40,7 +40,7 @@ pub struct SshKnownHostsState {
 }
 
 impl SshKnownHostsState {
-    pub fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
+    pub(crate) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let is_wanted = match fun {
             "present" => true,
             "absent" => false,

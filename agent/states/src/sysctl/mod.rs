@@ -1,7 +1,7 @@
 //! `sysctl.present`: a parameter of the kernel, as it is and as it will be after a boot.
 
 pub(crate) mod functions;
-pub mod parameters;
+pub(crate) mod parameters;
 
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
@@ -138,7 +138,7 @@ impl State for SysctlPresent {
 }
 
 /// Parameters of the running kernel by name.
-pub struct SysctlUndo;
+pub(crate) struct SysctlUndo;
 
 impl Undoable for SysctlUndo {
     fn kind(&self) -> &'static str {

@@ -13,12 +13,12 @@ use zagent_host::text_file;
 const NEW_FILE_HEADER: &str = "#\n# Kernel sysctl configuration\n#\n";
 
 /// The file that parameters are kept in, when nobody names one.
-pub fn default_config(machine: &Machine) -> &'static str {
+pub(crate) fn default_config(machine: &Machine) -> &'static str {
     if unit_files::is_booted(machine) { "/etc/sysctl.d/99-salt.conf" } else { "/etc/sysctl.conf" }
 }
 
 /// Where a parameter is. The first `.` or `/` of a name parts it; the other of the two is then part of a word.
-pub fn proc_path(name: &str) -> Result<String, FunctionError> {
+pub(crate) fn proc_path(name: &str) -> Result<String, FunctionError> {
     let is_slashed = name.find(['.', '/']).is_some_and(|at| name[at..].starts_with('/'));
     let swap = |c| match c {
         '.' => '/',
@@ -33,12 +33,12 @@ pub fn proc_path(name: &str) -> Result<String, FunctionError> {
 }
 
 /// The value that the kernel holds; nothing when there is no such parameter.
-pub fn live_value(machine: &Machine, name: &str) -> Result<Option<String>, FunctionError> {
+pub(crate) fn live_value(machine: &Machine, name: &str) -> Result<Option<String>, FunctionError> {
     Ok(machine.read(&proc_path(name)?)?.map(|v| v.trim_end_matches('\n').to_owned()))
 }
 
 /// Refuses a parameter that cannot be written here, without writing it.
-pub fn verify_writable(machine: &Machine, name: &str) -> Result<(), FunctionError> {
+pub(crate) fn verify_writable(machine: &Machine, name: &str) -> Result<(), FunctionError> {
     let path = proc_path(name)?;
     let file = machine.to_host_path(&path).map_err(|e| path_error("write", &path, &e))?;
     match rustix::fs::access(file, rustix::fs::Access::WRITE_OK) {
@@ -51,7 +51,7 @@ pub fn verify_writable(machine: &Machine, name: &str) -> Result<(), FunctionErro
 }
 
 /// Gives the kernel a value.
-pub fn set_live_value(machine: &Machine, name: &str, value: &str) -> Result<(), FunctionError> {
+pub(crate) fn set_live_value(machine: &Machine, name: &str, value: &str) -> Result<(), FunctionError> {
     let path = proc_path(name)?;
     if !machine.exists(&path) {
         return Err(FunctionError::failed(format!("sysctl {name} does not exist")));
@@ -61,7 +61,7 @@ pub fn set_live_value(machine: &Machine, name: &str, value: &str) -> Result<(), 
 }
 
 /// True when two values mean the same: the kernel parts its words by tabs.
-pub fn is_same_value(a: &str, b: &str) -> bool {
+pub(crate) fn is_same_value(a: &str, b: &str) -> bool {
     a.split_whitespace().eq(b.split_whitespace())
 }
 
@@ -74,12 +74,12 @@ fn parse_line(line: &str) -> Option<(&str, &str)> {
 }
 
 /// All parameters of a file.
-pub fn parse_config(text: &str) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+pub(crate) fn parse_config(text: &str) -> impl DoubleEndedIterator<Item = (&str, &str)> {
     text.lines().filter_map(parse_line)
 }
 
 /// The file with a parameter set in it.
-pub fn set_in_config(text: Option<&str>, name: &str, value: &str) -> String {
+pub(crate) fn set_in_config(text: Option<&str>, name: &str, value: &str) -> String {
     let wanted = format!("{name} = {value}");
     let text = text.unwrap_or(NEW_FILE_HEADER);
     let (edited, found) = text_file::edit_lines(text, |line| {

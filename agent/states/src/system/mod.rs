@@ -47,7 +47,7 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(names.map(|names| Box::new(names) as Box<dyn State>))
 }
 
-pub struct SystemNames {
+pub(crate) struct SystemNames {
     hostname: Option<String>,
     /// The running kernel is told too.
     live: bool,
@@ -68,7 +68,7 @@ fn set_variable(text: &str, key: &str, value: &str) -> String {
 }
 
 impl SystemNames {
-    pub fn from_network_system(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_network_system(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         // The rest of a full name is for the resolver, which is not told by this file.
         let hostname = args.text("hostname")?.map(|h| h.split('.').next().unwrap_or_default().to_owned());
         Ok(Self {
@@ -178,7 +178,7 @@ fn set_hostname(name: &str, ctx: &StateCtx<'_>) -> Result<(), StateError> {
 }
 
 /// The name that the running kernel has; there is only one.
-pub struct HostnameUndo;
+pub(crate) struct HostnameUndo;
 
 impl Undoable for HostnameUndo {
     fn kind(&self) -> &'static str {

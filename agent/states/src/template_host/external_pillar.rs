@@ -9,7 +9,12 @@ use zagent_host::exec::ExecCommand;
 use zagent_host::exec::error_message;
 
 /// Runs one executable: the node's id is its last argument, `input` is JSON on its standard input.
-pub fn run_external(argv: &[String], id: &str, input: &Value, timeout: Duration) -> Result<Value, String> {
+pub(crate) fn run_external(
+    argv: &[String],
+    id: &str,
+    input: &Value,
+    timeout: Duration,
+) -> Result<Value, String> {
     let (program, args) = argv.split_first().ok_or("an external program has an empty command line")?;
     let mut command = ExecCommand::new(program).args(args.iter().map(String::as_str).chain([id]));
     command.timeout = Some(timeout);

@@ -10,7 +10,7 @@ use zagent_compiler::{CallError, Cipher, CompileInputs, FunctionCall, TemplateHo
 use zagent_config::Value;
 
 /// A node with all execution functions.
-pub struct FunctionHost {
+pub(crate) struct FunctionHost {
     functions: Functions,
     host: Arc<dyn TemplateHost>,
 }
@@ -18,7 +18,7 @@ pub struct FunctionHost {
 impl FunctionHost {
     /// Answers with what was compiled, and with its pillar.
     #[must_use]
-    pub fn new(inputs: &CompileInputs, pillar: Value) -> Self {
+    pub(crate) fn new(inputs: &CompileInputs, pillar: Value) -> Self {
         Self { functions: Functions::new(inputs.clone(), pillar), host: Arc::clone(&inputs.host) }
     }
 }

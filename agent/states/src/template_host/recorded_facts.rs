@@ -15,9 +15,6 @@ pub struct RecordedFacts {
 /// Why a text holds no facts.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
-    /// It is not YAML.
-    #[error("cannot read facts as YAML: {}", describe_error(.0))]
-    Yaml(Box<YamlError>),
     /// It is not JSON.
     #[error("cannot read facts as JSON")]
     Json(#[source] serde_json::Error),
@@ -31,17 +28,6 @@ impl RecordedFacts {
     #[must_use]
     pub const fn new(facts: Map) -> Self {
         Self { facts }
-    }
-
-    /// Reads YAML; an empty text is a host without facts.
-    ///
-    /// # Errors
-    /// Fails when the text is not YAML or not a mapping.
-    pub fn from_yaml(text: &str) -> Result<Self, RecordedError> {
-        match parse_yaml(text).map_err(RecordedError::Yaml)? {
-            Value::Null => Ok(Self::default()),
-            value => Self::from_value(value),
-        }
     }
 
     /// Reads JSON.
@@ -92,7 +78,7 @@ pub fn parse_yaml(text: &str) -> Result<Value, Box<YamlError>> {
 }
 
 /// What is wrong with a text, and where.
-pub fn describe_error(error: &YamlError) -> String {
+pub(crate) fn describe_error(error: &YamlError) -> String {
     format!("{} (line {}, column {})", error.message, error.pos.line, error.pos.column)
 }
 
@@ -101,23 +87,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_give_the_same_facts() {
-        let yaml = RecordedFacts::from_yaml("os: Debian\nosrelease_info: [12]\n").unwrap();
-        let json = RecordedFacts::from_json(r#"{"os": "Debian", "osrelease_info": [12]}"#).unwrap();
-        assert_eq!(yaml, json);
-        assert_eq!(yaml.get("os"), Some("Debian".into()));
-        assert_eq!(yaml.get("kernel"), None);
-        assert_eq!(yaml.origin("os"), Some(FactOrigin::Recorded));
-        assert_eq!(yaml.origin("kernel"), None);
-        assert_eq!(yaml.all(), json.all());
+    fn facts_are_given_back_as_recorded() {
+        let facts = RecordedFacts::from_json(r#"{"os": "Debian", "osrelease_info": [12]}"#).unwrap();
+        assert_eq!(facts.get("os"), Some("Debian".into()));
+        assert_eq!(facts.get("kernel"), None);
+        assert_eq!(facts.origin("os"), Some(FactOrigin::Recorded));
+        assert_eq!(facts.origin("kernel"), None);
+        assert_eq!(facts.all().get("os"), Some(&"Debian".into()));
     }
 
     #[test]
     fn a_text_without_facts() {
-        assert_eq!(RecordedFacts::from_yaml("").unwrap(), RecordedFacts::default());
-        let error = RecordedFacts::from_yaml("a: 1\nb: [\n").unwrap_err();
-        assert!(matches!(error, RecordedError::Yaml(_)) && error.to_string().contains("line "), "{error}");
-        assert!(matches!(RecordedFacts::from_yaml("- 1\n"), Err(RecordedError::Kind("a list"))));
+        assert!(parse_facts("a: 1\nb: [\n").is_err_and(|error| error.contains("line ")));
         assert!(matches!(RecordedFacts::from_json("{"), Err(RecordedError::Json(_))));
         assert!(matches!(RecordedFacts::from_json("1"), Err(RecordedError::Kind("an integer"))));
     }

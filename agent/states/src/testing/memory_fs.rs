@@ -17,13 +17,13 @@ enum MemoryEntry {
 
 /// A file system in memory.
 #[derive(Default)]
-pub struct MemoryFs {
+pub(crate) struct MemoryFs {
     entries: Mutex<BTreeMap<PathBuf, MemoryEntry>>,
 }
 
 impl MemoryFs {
     /// Puts a file there, and the directories above it.
-    pub fn put_file(&self, path: &str, content: &[u8]) {
+    pub(crate) fn put_file(&self, path: &str, content: &[u8]) {
         let mut entries = self.entries.lock().unwrap();
         for dir in Path::new(path).ancestors().skip(1) {
             entries.insert(dir.into(), MemoryEntry::Dir);
@@ -32,12 +32,12 @@ impl MemoryFs {
     }
 
     /// Makes a directory.
-    pub fn dir(&self, path: &str) {
+    pub(crate) fn dir(&self, path: &str) {
         self.entries.lock().unwrap().insert(path.into(), MemoryEntry::Dir);
     }
 
     /// Every file and its text.
-    pub fn texts(&self) -> BTreeMap<String, String> {
+    pub(crate) fn texts(&self) -> BTreeMap<String, String> {
         let entries = self.entries.lock().unwrap();
         let text = |(path, entry): (&PathBuf, &MemoryEntry)| match entry {
             MemoryEntry::File(bytes, _) => {

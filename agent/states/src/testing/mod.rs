@@ -1,6 +1,8 @@
 //! The test bed of all states and functions: files, a pillar and a host in, a context to check and apply states with out.
 
+#[cfg(test)]
 mod machine;
+#[cfg(test)]
 mod memory_fs;
 
 use std::path::{Path, PathBuf};
@@ -12,8 +14,10 @@ use zagent_compiler::{
 };
 use zagent_config::{Map, Value};
 
-pub use self::machine::{SampleMachine, parse_call, render_answer};
-pub use self::memory_fs::MemoryFs;
+#[cfg(test)]
+pub(crate) use self::machine::{SampleMachine, parse_call, render_answer};
+#[cfg(test)]
+pub(crate) use self::memory_fs::MemoryFs;
 use super::{
     ApplyResult, CheckResult, FileTemplate, RenderTemplate, RunShared, State, StateCtx, StateError, Verdict,
 };
@@ -97,9 +101,10 @@ pub struct StateTestBed<F = Disk> {
     pub plan: Plan,
 }
 
+#[cfg(test)]
 impl StateTestBed<MemoryFs> {
     /// A stage whose files are in memory, with a directory `/tmp/fe`.
-    pub fn in_memory(compat: Compat) -> Self {
+    pub(crate) fn in_memory(compat: Compat) -> Self {
         let fs = MemoryFs::default();
         for dir in ["/", "/tmp", "/tmp/fe"] {
             fs.dir(dir);
@@ -200,7 +205,8 @@ impl<F: FileSystem> StateTestBed<F> {
     }
 
     /// Notes what a state watches and has changed.
-    pub fn set_watched_changes(&self, chunk: &Chunk, changed: &[&str]) {
+    #[cfg(test)]
+    pub(crate) fn set_watched_changes(&self, chunk: &Chunk, changed: &[&str]) {
         let changed = changed.iter().map(|c| (*c).to_owned()).collect();
         self.shared.watched_changes.lock().unwrap().insert(chunk.tag(), changed);
     }
@@ -221,7 +227,8 @@ pub fn build_state(chunk: &Chunk) -> Box<dyn State> {
 }
 
 /// What a run of one state says, as the runner composes it: result, comment, changes.
-pub fn apply_chunk(chunk: &Chunk, ctx: &StateCtx<'_>) -> String {
+#[cfg(test)]
+pub(crate) fn apply_chunk(chunk: &Chunk, ctx: &StateCtx<'_>) -> String {
     let mut state = match super::build(chunk) {
         Ok(state) => state,
         Err(failure) => return result_line("false", &failure.result),
@@ -234,7 +241,8 @@ pub fn apply_chunk(chunk: &Chunk, ctx: &StateCtx<'_>) -> String {
 }
 
 /// What a dry run of one state says.
-pub fn preview_chunk(chunk: &Chunk, ctx: &StateCtx<'_>) -> String {
+#[cfg(test)]
+pub(crate) fn preview_chunk(chunk: &Chunk, ctx: &StateCtx<'_>) -> String {
     super::build(chunk)
         .map_or_else(|f| result_line("false", &f.result), |mut state| check_line(state.preview(ctx)))
 }

@@ -1,7 +1,7 @@
 //! `timezone.system`: the time zone of the host.
 
 pub(crate) mod functions;
-pub mod zoneinfo;
+pub(crate) mod zoneinfo;
 
 use zagent_config::Map;
 

@@ -16,7 +16,7 @@ use zagent_host::fs::FileKind;
 /// What is told of a home that goes.
 const HOME_REMOVED: &str = "removed with all that is in it";
 
-pub struct UserAbsent {
+pub(crate) struct UserAbsent {
     name: String,
     purge: bool,
     force: bool,
@@ -24,7 +24,7 @@ pub struct UserAbsent {
 }
 
 impl UserAbsent {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Self {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Self {
         let flag = |key| args.flag(key, false);
         Self { name: args.name(), purge: flag("purge"), force: flag("force"), local: flag("local") }
     }

@@ -16,7 +16,7 @@ use zagent_host::accounts::{GECOS_FIELDS, PasswdEntry, REDACTED, shadow_info, us
 use zagent_host::fs::{FileKind, FileMeta};
 
 impl UserPresent {
-    pub fn create_user(&self, acts: &AccountTools<'_>) -> Result<ApplyResult, StateError> {
+    pub(crate) fn create_user(&self, acts: &AccountTools<'_>) -> Result<ApplyResult, StateError> {
         let machine = acts.0.machine;
         let groups = self.wanted_groups(machine)?.unwrap_or_default();
         let gid = match self.main_group(machine)? {
@@ -83,7 +83,7 @@ impl UserPresent {
         Ok(())
     }
 
-    pub fn update_user(
+    pub(crate) fn update_user(
         &self,
         user: &PasswdEntry,
         acts: &AccountTools<'_>,

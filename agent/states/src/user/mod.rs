@@ -2,7 +2,7 @@
 //!
 //! Law: only what is given is compared. A hash is compared and set, and never shown.
 
-pub mod absent;
+pub(crate) mod absent;
 pub(crate) mod functions;
 pub mod undo;
 
@@ -51,7 +51,7 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 const SHADOW_DAYS: [(&str, usize); 6] =
     [("date", 0), ("mindays", 1), ("maxdays", 2), ("inactdays", 4), ("warndays", 3), ("expire", 5)];
 
-pub struct UserPresent {
+pub(crate) struct UserPresent {
     name: String,
     uid: Option<i64>,
     /// Name or number.
@@ -83,7 +83,7 @@ pub struct UserPresent {
 }
 
 impl UserPresent {
-    pub fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let given = |key: &str| Ok::<_, StateError>(args.text(key)?.filter(|t| !t.is_empty()));
         let mut gecos: [Option<String>; 5] = Default::default();
         for (part, key) in gecos.iter_mut().zip(GECOS_FIELDS) {

@@ -12,12 +12,12 @@ use zagent_host::accounts::{PasswdEntry, REDACTED, SHADOW_DAYS, ShadowEntry};
 use zagent_host::fs::{FileKind, Stat};
 
 /// Users.
-pub const USER_UNDO: UserUndo = UserUndo;
+pub(crate) const USER_UNDO: UserUndo = UserUndo;
 
 /// What every new home gets.
 const SKEL_DIR: &str = "/etc/skel";
 
-pub struct UserUndo;
+pub(crate) struct UserUndo;
 
 fn text_field(map: &Map, key: &str) -> String {
     map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()

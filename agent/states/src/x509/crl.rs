@@ -13,11 +13,11 @@ use crate::{StateCtx, StateError};
 
 /// For how many days a list is good, and when it is made anew.
 const CRL_DAYS_VALID: &str = "100";
-pub const CRL_DAYS_REMAINING: i64 = 30;
+pub(crate) const CRL_DAYS_REMAINING: i64 = 30;
 
 impl X509Managed {
     /// The signed list.
-    pub fn make_crl(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
+    pub(crate) fn make_crl(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         let needed = |key: &str| {
             let found = self.pem_input(ssl, &self.args, key, ctx)?;
             found.ok_or_else(|| StateError::new(format!("`{key}` is missing")))
@@ -107,7 +107,7 @@ impl X509Managed {
     }
 
     /// What must be the same in two lists.
-    pub fn comparable_crl(&self, text: &str) -> String {
+    pub(crate) fn comparable_crl(&self, text: &str) -> String {
         let end = text.find("    Signature Value:").unwrap_or(text.len());
         let varies = |line: &&str| {
             let line = line.trim_start();

@@ -8,13 +8,13 @@
     reason = "certificates are valid for a time; openssl gets files of its own"
 )]
 
-pub mod functions;
-pub mod openssl;
+pub(crate) mod functions;
+pub(crate) mod openssl;
 
-pub mod crl;
-pub mod pem;
+pub(crate) mod crl;
+pub(crate) mod pem;
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
 
 use std::path::PathBuf;
 

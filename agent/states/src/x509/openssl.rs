@@ -44,7 +44,7 @@ const EXTENSIONS: [&str; 12] = [
 ];
 
 /// The program, with a directory for what it reads.
-pub struct OpenSsl<'t> {
+pub(crate) struct OpenSsl<'t> {
     tools: &'t Tools<'t>,
     dir: TempDir,
     /// The same directory as the program sees it.
@@ -52,7 +52,7 @@ pub struct OpenSsl<'t> {
 }
 
 impl<'t> OpenSsl<'t> {
-    pub fn new(tools: &'t Tools<'t>) -> Result<Self, FunctionError> {
+    pub(crate) fn new(tools: &'t Tools<'t>) -> Result<Self, FunctionError> {
         let cannot = |e| FunctionError::failed(format!("cannot make a directory: {e}"));
         let temp = temp_file::temp_dir(tools.machine);
         let dir = tempfile::tempdir_in(tools.machine.to_host_path(&temp).map_err(cannot)?).map_err(cannot)?;
@@ -61,12 +61,12 @@ impl<'t> OpenSsl<'t> {
     }
 
     /// The path of a text that is kept.
-    pub fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.machine_dir.join(name).display().to_string()
     }
 
     /// Keeps a text for the program; its path.
-    pub fn write_file(&self, name: &str, text: &[u8]) -> Result<String, FunctionError> {
+    pub(crate) fn write_file(&self, name: &str, text: &[u8]) -> Result<String, FunctionError> {
         use std::io::Write as _;
         let path = self.dir.path().join(name);
         let made = std::fs::File::create(&path).and_then(|mut f| f.write_all(text));
@@ -81,7 +81,7 @@ impl<'t> OpenSsl<'t> {
     }
 
     /// What the program prints; a failure is a refusal with what it said.
-    pub fn run_checked(&self, words: &[&str], pass: Option<&str>) -> Result<String, FunctionError> {
+    pub(crate) fn run_checked(&self, words: &[&str], pass: Option<&str>) -> Result<String, FunctionError> {
         let output = self.run(words, pass)?;
         if output.is_success() {
             Ok(output.stdout)
@@ -91,13 +91,17 @@ impl<'t> OpenSsl<'t> {
     }
 
     /// The same; nothing when it fails, as it does for what cannot be read.
-    pub fn run_optional(&self, words: &[&str], pass: Option<&str>) -> Result<Option<String>, FunctionError> {
+    pub(crate) fn run_optional(
+        &self,
+        words: &[&str],
+        pass: Option<&str>,
+    ) -> Result<Option<String>, FunctionError> {
         let output = self.run(words, pass)?;
         Ok(output.is_success().then_some(output.stdout))
     }
 
     /// A new private key.
-    pub fn new_key(&self, algo: &str, size: i64, pass: Option<&str>) -> Result<String, FunctionError> {
+    pub(crate) fn new_key(&self, algo: &str, size: i64, pass: Option<&str>) -> Result<String, FunctionError> {
         let bits = format!("rsa_keygen_bits:{size}");
         let curve = format!("ec_paramgen_curve:P-{size}");
         let mut words = vec!["genpkey"];
@@ -115,7 +119,7 @@ impl<'t> OpenSsl<'t> {
     }
 
     /// The kind and size of a private key; nothing when it cannot be read.
-    pub fn inspect_key(
+    pub(crate) fn inspect_key(
         &self,
         path: &str,
         pass: Option<&str>,
@@ -126,7 +130,7 @@ impl<'t> OpenSsl<'t> {
     }
 
     /// The public half of a private key, a request, a certificate or a public key.
-    pub fn public_key(&self, path: &str, pass: Option<&str>) -> Result<String, FunctionError> {
+    pub(crate) fn public_key(&self, path: &str, pass: Option<&str>) -> Result<String, FunctionError> {
         for words in [
             &["pkey", "-in", path, "-passin", "env:OPENSSL_PASS", "-pubout"][..],
             &["x509", "-in", path, "-noout", "-pubkey"],
@@ -155,7 +159,7 @@ fn parse_key_kind(text: &str) -> Option<(String, i64)> {
 }
 
 /// The configuration that `openssl req` reads: subject and extensions.
-pub fn request_config(given: &Map, presets: &[(&str, &str)]) -> String {
+pub(crate) fn request_config(given: &Map, presets: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "[req]\nprompt = no\nutf8 = yes\nstring_mask = utf8only\ndistinguished_name = dn\nreq_extensions = ext\n\
          x509_extensions = ext\n[dn]\n",
@@ -235,19 +239,19 @@ fn format_extension(value: &Value) -> String {
 }
 
 /// The end of a certificate, in seconds from now, of what `openssl x509 -enddate -dateopt iso_8601` prints.
-pub fn parse_not_after(text: &str) -> Option<jiff::Timestamp> {
+pub(crate) fn parse_not_after(text: &str) -> Option<jiff::Timestamp> {
     let line =
         text.lines().find_map(|l| l.strip_prefix("notAfter=").or_else(|| l.strip_prefix("nextUpdate=")))?;
     line.trim().replace(' ', "T").parse().ok()
 }
 
 /// A text that holds a PEM block, from its begin to its end; what is no PEM is the path of one.
-pub fn is_pem(text: &str) -> bool {
+pub(crate) fn is_pem(text: &str) -> bool {
     text.contains("-----BEGIN ")
 }
 
 /// The first block of a PEM.
-pub fn first_pem_block(text: &str) -> String {
+pub(crate) fn first_pem_block(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines().map(str::trim).skip_while(|l| !l.starts_with("-----BEGIN ")) {
         out += line;

@@ -33,7 +33,7 @@ impl X509Managed {
     }
 
     /// The PEM of an argument, which is one or the path of one, where the program can read it.
-    pub fn pem_input(
+    pub(crate) fn pem_input(
         &self,
         ssl: &OpenSsl<'_>,
         args: &Map,
@@ -49,7 +49,7 @@ impl X509Managed {
     }
 
     /// What would be made now.
-    pub fn make_pem(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
+    pub(crate) fn make_pem(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         match self.kind {
             X509Kind::PrivateKey => {
                 let algo = self.text_arg("algo").unwrap_or_else(|| "rsa".into());
@@ -70,7 +70,7 @@ impl X509Managed {
         }
     }
 
-    pub fn digest_arg(args: &Map) -> String {
+    pub(crate) fn digest_arg(args: &Map) -> String {
         format!("-{}", args.get("digest").and_then(Value::as_str).unwrap_or("sha256"))
     }
 

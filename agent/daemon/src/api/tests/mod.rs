@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use super::fake::FakeBackend;
 use super::{
-    ApiClient, ApiConfig, ApiError, ApiLimits, ApiServer, ClientError, RunRefusedReason, RunRequest, Ticket,
-    serve,
+    ApiClient, ApiConfig, ApiLimits, ApiServer, ClientError, RunRefusedReason, RunRequest, Ticket, serve,
 };
 use crate::status::{AgentStatus, samples};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Pairs of an `os-release` file, quotes and escapes taken off.
-pub fn os_release(text: &str) -> BTreeMap<&str, String> {
+pub(crate) fn os_release(text: &str) -> BTreeMap<&str, String> {
     text.lines()
         .filter_map(|line| {
             let (key, value) = line.split_once('=')?;
@@ -38,7 +38,7 @@ fn unescaped(value: &str) -> String {
 }
 
 /// The `DISTRIB_` pairs of an `lsb-release` file, under lower case keys without that prefix.
-pub fn lsb_release(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn lsb_release(text: &str) -> BTreeMap<String, String> {
     text.lines()
         .filter_map(|line| {
             let (key, value) = line.strip_prefix("DISTRIB_")?.split_once('=')?;
@@ -55,13 +55,13 @@ pub fn lsb_release(text: &str) -> BTreeMap<String, String> {
 
 /// `NAME release VERSION (CODENAME)`, as in `/etc/centos-release` and in `PRETTY_NAME`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct ReleaseLine<'a> {
+pub(crate) struct ReleaseLine<'a> {
     pub version: &'a str,
-    pub codename: &'a str,
+    pub(crate) codename: &'a str,
 }
 
 /// Takes such a line apart; `None` when it names no version.
-pub fn parse_release_line(line: &str) -> Option<ReleaseLine<'_>> {
+pub(crate) fn parse_release_line(line: &str) -> Option<ReleaseLine<'_>> {
     let line = line.lines().next()?.trim();
     let (rest, codename) = match (line.rfind(')'), line.find('(')) {
         (Some(close), Some(open)) if open < close => (&line[..open], &line[open + 1..close]),
@@ -77,7 +77,7 @@ pub fn parse_release_line(line: &str) -> Option<ReleaseLine<'_>> {
 }
 
 /// Vendor and version out of a CPE name, in its URI and its string form.
-pub fn parse_cpe(name: &str) -> Option<(&str, &str)> {
+pub(crate) fn parse_cpe(name: &str) -> Option<(&str, &str)> {
     let parts: Vec<&str> = name.split(':').collect();
     if parts.len() <= 4 || parts[0] != "cpe" {
         return None;

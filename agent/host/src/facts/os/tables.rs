@@ -130,7 +130,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
 ];
 
 /// The `os` of a distribution that calls itself `name`.
-pub fn os_name(id: &str, name: &str) -> String {
+pub(crate) fn os_name(id: &str, name: &str) -> String {
     match (id, name) {
         ("astra", "Astra Linux (Orel)") => return "AstraLinuxCE".into(),
         ("astra", "Astra Linux (Smolensk)") => return "AstraLinuxSE".into(),

@@ -15,25 +15,25 @@ use super::super::path_at::{self, MAX_LINKS};
 use super::super::{FileKind, FileSystem, FsError, Stat, Xattr};
 
 /// Which entry; as in [`Stat::id`].
-pub type InodeId = (u64, u64);
+pub(crate) type InodeId = (u64, u64);
 
 /// Bytes of the longest name that an entry can have.
 const MAX_NAME: usize = 255;
 
 /// An entry that is new or changed.
 #[derive(Clone, Debug)]
-pub struct OverlayInode {
+pub(crate) struct OverlayInode {
     pub stat: Stat,
     pub body: InodeBody,
     /// Where the files below have it, for what was not changed.
-    pub base_path: Option<PathBuf>,
+    pub(crate) base_path: Option<PathBuf>,
     pub attrs: Option<String>,
     pub xattrs: Option<Vec<Xattr>>,
 }
 
 /// What an entry holds.
 #[derive(Clone, Debug)]
-pub enum InodeBody {
+pub(crate) enum InodeBody {
     /// The content of a file.
     Bytes(Arc<[u8]>),
     /// The content of a file below.
@@ -46,7 +46,7 @@ pub enum InodeBody {
 
 /// A directory that a path led to.
 #[derive(Clone, Debug)]
-pub struct ResolvedDir {
+pub(crate) struct ResolvedDir {
     pub path: PathBuf,
     pub stat: Stat,
     /// The device of the nearest directory that is there below.
@@ -59,7 +59,7 @@ pub struct ResolvedDir {
 
 /// A name in a directory, and what it stands for.
 #[derive(Clone, Debug)]
-pub struct ResolvedPath {
+pub(crate) struct ResolvedPath {
     pub dir: ResolvedDir,
     pub path: PathBuf,
     pub stat: Option<Stat>,
@@ -67,14 +67,14 @@ pub struct ResolvedPath {
 
 /// Whether a link is followed that anybody could have planted: for a look, not for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkPolicy {
+pub(crate) enum LinkPolicy {
     ForRead,
     ForWrite,
 }
 
 /// All that differs.
 #[derive(Debug, Default)]
-pub struct OverlayLayer {
+pub(crate) struct OverlayLayer {
     names: BTreeMap<PathBuf, Option<InodeId>>,
     inodes: HashMap<InodeId, OverlayInode>,
     last: u64,
@@ -88,12 +88,12 @@ fn base_error(error: FsError) -> io::Error {
 
 impl OverlayLayer {
     /// True when nothing differs.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.inodes.is_empty()
     }
 
     /// How many names an entry has: those below that still lead to it, and those that are new.
-    pub fn nlink(&self, base: &dyn FileSystem, resolved: &ResolvedPath) -> io::Result<u64> {
+    pub(crate) fn nlink(&self, base: &dyn FileSystem, resolved: &ResolvedPath) -> io::Result<u64> {
         let id = resolved.stat.ok_or(Errno::NOENT)?.id;
         let is_his =
             |path: &Path| base.lstat(path).is_ok_and(|found| found.is_some_and(|found| found.id == id));
@@ -108,7 +108,7 @@ impl OverlayLayer {
     }
 
     /// The place of a path; its last part is not followed.
-    pub fn resolve(
+    pub(crate) fn resolve(
         &self,
         base: &dyn FileSystem,
         path: &Path,
@@ -123,7 +123,7 @@ impl OverlayLayer {
     }
 
     /// The place where a path leads, links followed.
-    pub fn resolve_end(
+    pub(crate) fn resolve_end(
         &self,
         base: &dyn FileSystem,
         path: &Path,
@@ -144,7 +144,7 @@ impl OverlayLayer {
     }
 
     /// Where the links at the end of a path lead; the path itself when there are none.
-    pub fn resolve_for_change(&self, base: &dyn FileSystem, path: &Path) -> io::Result<PathBuf> {
+    pub(crate) fn resolve_for_change(&self, base: &dyn FileSystem, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..=MAX_LINKS {
             let resolved = match self.resolve(base, &path, LinkPolicy::ForWrite) {
@@ -253,7 +253,7 @@ impl OverlayLayer {
     }
 
     /// Where the link at a place points.
-    pub fn target(&self, base: &dyn FileSystem, resolved: &ResolvedPath) -> io::Result<PathBuf> {
+    pub(crate) fn target(&self, base: &dyn FileSystem, resolved: &ResolvedPath) -> io::Result<PathBuf> {
         let stat = resolved.stat.ok_or(Errno::NOENT)?;
         match self.inodes.get(&stat.id) {
             Some(OverlayInode { body: InodeBody::Target(target), .. }) => Ok(target.clone()),
@@ -264,12 +264,12 @@ impl OverlayLayer {
     }
 
     /// The entry at a place if it is new or changed.
-    pub fn inode(&self, resolved: &ResolvedPath) -> Option<&OverlayInode> {
+    pub(crate) fn inode(&self, resolved: &ResolvedPath) -> Option<&OverlayInode> {
         resolved.stat.and_then(|stat| self.inodes.get(&stat.id))
     }
 
     /// The entry at a place, to be changed.
-    pub fn inode_mut(&mut self, resolved: &ResolvedPath) -> io::Result<&mut OverlayInode> {
+    pub(crate) fn inode_mut(&mut self, resolved: &ResolvedPath) -> io::Result<&mut OverlayInode> {
         let stat = resolved.stat.ok_or(Errno::NOENT)?;
         // Who may go where may depend on it.
         if matches!(stat.kind, FileKind::Dir | FileKind::Link) {
@@ -286,7 +286,7 @@ impl OverlayLayer {
     }
 
     /// Puts a new entry at a place.
-    pub fn add_entry(&mut self, resolved: &ResolvedPath, mut inode: OverlayInode) {
+    pub(crate) fn add_entry(&mut self, resolved: &ResolvedPath, mut inode: OverlayInode) {
         self.last += 1;
         inode.stat.id = (0, self.last);
         self.inodes.insert(inode.stat.id, inode);
@@ -294,7 +294,7 @@ impl OverlayLayer {
     }
 
     /// Lets a name stand for another entry or for none.
-    pub fn set_name(&mut self, resolved: &ResolvedPath, id: Option<InodeId>) {
+    pub(crate) fn set_name(&mut self, resolved: &ResolvedPath, id: Option<InodeId>) {
         if resolved.stat.is_some_and(|stat| matches!(stat.kind, FileKind::Dir | FileKind::Link)) {
             self.clear_cache();
         }
@@ -306,7 +306,7 @@ impl OverlayLayer {
     }
 
     /// Takes an entry away with all that is in it.
-    pub fn remove(&mut self, resolved: &ResolvedPath) {
+    pub(crate) fn remove(&mut self, resolved: &ResolvedPath) {
         let inside: Vec<_> = self.names_inside(&resolved.path).map(|(path, _)| path.clone()).collect();
         for path in inside {
             self.names.remove(&path);
@@ -323,7 +323,7 @@ impl OverlayLayer {
     }
 
     /// Names in a directory and what each is, sorted.
-    pub fn list(
+    pub(crate) fn list(
         &self,
         base: &dyn FileSystem,
         resolved: &ResolvedPath,
@@ -357,7 +357,7 @@ impl OverlayLayer {
     }
 
     /// Moves an entry with all that is in it.
-    pub fn rename(
+    pub(crate) fn rename(
         &mut self,
         base: &dyn FileSystem,
         from: &ResolvedPath,

@@ -49,7 +49,7 @@ fn meta() -> impl Strategy<Value = FileMeta> {
 }
 
 /// Any of them.
-pub fn fs_action() -> impl Strategy<Value = FsAction> {
+pub(crate) fn fs_action() -> impl Strategy<Value = FsAction> {
     let path = || 0..PATHS.len();
     prop_oneof![
         3 => (path(), any::<u8>(), meta()).prop_map(|(path, content, meta)| FsAction::Write(path, content, meta)),

@@ -1,7 +1,7 @@
 //! The disk: what it keeps, what it refuses, and who tries to trick it.
 
 pub mod actions;
-pub mod race;
+pub(crate) mod race;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

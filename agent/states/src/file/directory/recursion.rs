@@ -11,7 +11,7 @@ const RECURSE_TYPES: [&str; 6] = ["user", "group", "mode", "ignore_files", "igno
 
 /// What is set below the directory too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DirectoryRecurse {
+pub(crate) struct DirectoryRecurse {
     /// The owner.
     pub user: bool,
     /// The group.
@@ -19,9 +19,9 @@ pub struct DirectoryRecurse {
     /// Permission bits.
     pub mode: bool,
     /// Of directories only.
-    pub ignore_files: bool,
+    pub(crate) ignore_files: bool,
     /// Of files only.
-    pub ignore_dirs: bool,
+    pub(crate) ignore_dirs: bool,
     /// Without telling.
     pub silent: bool,
 }
@@ -31,7 +31,7 @@ impl DirectoryRecurse {
     ///
     /// # Errors
     /// Fails in Salt's words when it names something else, or rules out everything.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
         let items = match args.get("recurse") {
             None => return Ok(None),
             Some(value) if !value.is_truthy() => return Ok(None),
@@ -60,7 +60,7 @@ impl DirectoryRecurse {
     }
 
     /// What of owner and mode it is about.
-    pub fn restrict_perms(self, perms: &Perms, mode: Option<u32>) -> Perms {
+    pub(crate) fn restrict_perms(self, perms: &Perms, mode: Option<u32>) -> Perms {
         let owner: Owner = perms.owner.restrict_to(self.user, self.group);
         Perms { owner, mode: mode.filter(|_| self.mode), attrs: None }
     }

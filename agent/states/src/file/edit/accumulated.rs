@@ -14,7 +14,7 @@ use zagent_config::value::python_str;
 use crate::{ApplyResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError};
 
 /// A text for a file.
-pub struct FileAccumulated {
+pub(crate) struct FileAccumulated {
     name: String,
     file: PathBuf,
     texts: Vec<String>,
@@ -25,7 +25,7 @@ impl FileAccumulated {
     ///
     /// # Errors
     /// Fails with Salt's words when nobody would use the text.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let (name, chunk) = (args.name(), args.chunk);
         if name.is_empty() {
             return Err(StateError::new("Must provide name to file.accumulated"));
@@ -73,7 +73,7 @@ impl State for FileAccumulated {
 }
 
 /// What was collected for a file: name by name, each with its texts.
-pub fn texts_for_file(ctx: &StateCtx<'_>, file: &Path) -> Vec<(String, Vec<String>)> {
+pub(crate) fn texts_for_file(ctx: &StateCtx<'_>, file: &Path) -> Vec<(String, Vec<String>)> {
     let all = ctx.shared.accumulated.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(held) = all.get(file) else { return Vec::new() };
     let mut out: Vec<(String, Vec<String>)> = Vec::new();
@@ -108,7 +108,7 @@ fn add_unplanned(held: &BTreeMap<String, Vec<String>>, out: &mut Vec<(String, Ve
 }
 
 /// The texts of a file that one state uses: of the accumulators that name it, or of all when none does.
-pub fn texts_for_state(ctx: &StateCtx<'_>, file: &str, id: &str) -> Vec<String> {
+pub(crate) fn texts_for_state(ctx: &StateCtx<'_>, file: &str, id: &str) -> Vec<String> {
     let file = Path::new(file);
     let all = texts_for_file(ctx, file);
     let mine: Vec<String> = accumulator_chunks(ctx, file)

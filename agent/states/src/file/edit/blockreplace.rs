@@ -13,7 +13,7 @@ use crate::{ChunkArgs, StateCtx, StateError};
 
 /// Where a block goes that is not there yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BlockNotFound {
+pub(crate) enum BlockNotFound {
     /// It has to be there.
     Fails,
     /// After the last line.
@@ -28,7 +28,7 @@ pub enum BlockNotFound {
 
 /// The marks, and where the block goes.
 #[derive(Clone, Debug)]
-pub struct BlockMarkers {
+pub(crate) struct BlockMarkers {
     start: String,
     end: String,
     not_found: BlockNotFound,
@@ -39,7 +39,7 @@ pub struct BlockMarkers {
 }
 
 /// The parameters of an edit.
-pub struct FileBlockreplace {
+pub(crate) struct FileBlockreplace {
     name: String,
     id: String,
     markers: BlockMarkers,
@@ -51,7 +51,7 @@ pub struct FileBlockreplace {
 
 impl FileBlockreplace {
     /// Reads `file.blockreplace`.
-    pub fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let text = |key, default: &str| args.text(key).map(|t| t.unwrap_or_else(|| default.to_owned()));
         let append_newline = args.get("append_newline").map(Value::is_truthy);
         let marks = BlockMarkers {
@@ -122,7 +122,7 @@ impl BlockMarkers {
     ///
     /// # Errors
     /// Fails with Salt's words when the marks are not there, or one of them is not.
-    pub fn transform(&self, old: &str, content: &str) -> Result<String, StateError> {
+    pub(crate) fn transform(&self, old: &str, content: &str) -> Result<String, StateError> {
         let old = lines(old, LineEnds::Universal);
         let end = old.first().map_or("\n", |line| if line.ends_with("\r\n") { "\r\n" } else { "\n" });
         let mut new: Vec<String> = Vec::with_capacity(old.len() + 4);

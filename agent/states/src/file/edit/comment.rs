@@ -9,7 +9,7 @@ use crate::{ChunkArgs, StateCtx, StateError};
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub struct FileComment {
+pub(crate) struct FileComment {
     name: String,
     regex: String,
     sign: String,
@@ -21,7 +21,7 @@ pub struct FileComment {
 
 impl FileComment {
     /// Reads `file.comment` (`adds`) or `file.uncomment`.
-    pub fn read(name: String, args: &ChunkArgs<'_>, adds: bool) -> Result<Self, StateError> {
+    pub(crate) fn read(name: String, args: &ChunkArgs<'_>, adds: bool) -> Result<Self, StateError> {
         let fun = if adds { "comment" } else { "uncomment" };
         let regex = args.text("regex")?;
         let regex =
@@ -35,7 +35,7 @@ impl FileComment {
     ///
     /// # Errors
     /// Fails with Salt's words when the pattern is nowhere, or does not match what it should.
-    pub fn transform(&self, old: &str) -> Result<EditResult, StateError> {
+    pub(crate) fn transform(&self, old: &str) -> Result<EditResult, StateError> {
         let found =
             |pattern: &str, text: &str| PythonRegex::new(pattern, RegexFlags::LINES, text)?.is_match(text);
         let Self { regex, sign, .. } = self;

@@ -58,7 +58,7 @@ impl ChecksumType {
 }
 
 /// A file that is decoded.
-pub struct FileDecode {
+pub(crate) struct FileDecode {
     path: PathBuf,
     source: DecodeSource,
     encoding: String,
@@ -76,7 +76,7 @@ impl FileDecode {
     ///
     /// # Errors
     /// Fails with Salt's words when there is not exactly one source.
-    pub fn read(path: PathBuf, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(path: PathBuf, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let given = args.text("encoded_data")?.filter(|t| !t.is_empty());
         let pillar = args.text("contents_pillar")?.filter(|t| !t.is_empty());
         let source = match (given, pillar) {

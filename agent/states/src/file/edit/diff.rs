@@ -15,7 +15,7 @@ const MAX_DIFF_LINES: usize = 1000;
 const MAX_DIFF_BYTES: usize = 64 << 10;
 
 /// The lines of the diff; none when both sides are equal. A line of it ends as the line it shows does.
-pub fn unified_diff(old: &[&str], new: &[&str]) -> Vec<String> {
+pub(crate) fn unified_diff(old: &[&str], new: &[&str]) -> Vec<String> {
     let groups = sequence_matcher::group_opcodes(&opcodes(old, new), CONTEXT_LINES);
     let mut out = Vec::new();
     let (mut bytes, mut left_out) = (0, 0);

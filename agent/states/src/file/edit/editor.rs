@@ -20,7 +20,7 @@ use zagent_host::fs::{FileMeta, Stat};
 
 /// Words and changes, as Salt reports them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EditReport {
+pub(crate) struct EditReport {
     /// In words.
     pub comment: String,
     /// What changed, in Salt's shape.
@@ -29,12 +29,12 @@ pub struct EditReport {
 
 impl EditReport {
     /// Words alone.
-    pub fn comment_only(comment: impl Into<String>) -> Self {
+    pub(crate) fn comment_only(comment: impl Into<String>) -> Self {
         Self { comment: comment.into(), changes: Map::new() }
     }
 
     /// Words, and the diff that Salt puts into `changes`.
-    pub fn with_diff(comment: impl Into<String>, diff: impl Into<zagent_config::Value>) -> Self {
+    pub(crate) fn with_diff(comment: impl Into<String>, diff: impl Into<zagent_config::Value>) -> Self {
         let mut changes = Map::new();
         changes.insert("diff", diff);
         Self { comment: comment.into(), changes }
@@ -43,7 +43,7 @@ impl EditReport {
 
 /// What an edit makes of a text.
 #[derive(Clone, Debug, PartialEq)]
-pub enum EditResult {
+pub(crate) enum EditResult {
     /// The text is as it should be; in words.
     Unchanged(String),
     /// It becomes another.
@@ -52,11 +52,11 @@ pub enum EditResult {
 
 /// A text that becomes another.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EditChange {
+pub(crate) struct EditChange {
     /// The new text.
     pub new: String,
     /// What a dry run says.
-    pub predicted: EditReport,
+    pub(crate) predicted: EditReport,
     /// What is said once it is done.
     pub applied: EditReport,
     /// True when what came out is still not what was asked for.
@@ -66,7 +66,7 @@ pub struct EditChange {
 impl EditResult {
     /// What became of a text: nothing, or another one with its lines when they are to be shown. `ends` says what ends a line
     /// of the old text.
-    pub fn from_texts(old: &str, new: String, show: bool, ends: LineEnds, would: &str) -> Self {
+    pub(crate) fn from_texts(old: &str, new: String, show: bool, ends: LineEnds, would: &str) -> Self {
         if new == old {
             return Self::Unchanged("No changes needed to be made".into());
         }
@@ -83,7 +83,7 @@ impl EditResult {
 
 /// What a file that is not there means.
 #[derive(Clone, Debug, PartialEq)]
-pub enum MissingFile {
+pub(crate) enum MissingFile {
     /// It has to be there.
     Fail(String),
     /// Nothing to edit, nothing to do.
@@ -101,7 +101,7 @@ pub enum MissingFile {
 
 /// Where the old content is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum EditBackup {
+pub(crate) enum EditBackup {
     /// Nowhere.
     #[default]
     None,
@@ -112,7 +112,7 @@ pub enum EditBackup {
 }
 
 /// An edit of the text of a file.
-pub trait TextEditor: Send {
+pub(crate) trait TextEditor: Send {
     /// What becomes of a text; nothing is the text of a file that is not there. Asks the scene for sources alone; the rest
     /// is a pure function of text and parameters.
     ///
@@ -145,7 +145,7 @@ pub trait TextEditor: Send {
 }
 
 /// The state of an edited file.
-pub struct EditedFile {
+pub(crate) struct EditedFile {
     path: PathBuf,
     editor: Box<dyn TextEditor>,
     perms: Perms,
@@ -165,13 +165,13 @@ struct EditPlan {
 
 impl EditedFile {
     /// An edit of the file at a path.
-    pub fn new(path: PathBuf, editor: impl TextEditor + 'static) -> Self {
+    pub(crate) fn new(path: PathBuf, editor: impl TextEditor + 'static) -> Self {
         Self { path, editor: Box::new(editor), perms: Perms::default(), is_idempotent: true }
     }
 
     /// The same with an owner and a mode.
     #[must_use]
-    pub fn with_perms(self, perms: Perms) -> Self {
+    pub(crate) fn with_perms(self, perms: Perms) -> Self {
         Self { perms, ..self }
     }
 
@@ -356,7 +356,7 @@ fn shown_diff(found: &EditPlan) -> String {
 ///
 /// # Errors
 /// Fails when a link may be planted, when links lead in a circle, and for the name of a directory that is not there.
-pub fn resolve_links(ctx: &StateCtx<'_>, path: &Path) -> Result<PathBuf, StateError> {
+pub(crate) fn resolve_links(ctx: &StateCtx<'_>, path: &Path) -> Result<PathBuf, StateError> {
     if path.as_os_str().as_bytes().ends_with(b"/") && ctx.fs.stat(path)?.is_none() {
         return Err(StateError::new(format!("{}: file not found", path.display())));
     }
@@ -364,6 +364,6 @@ pub fn resolve_links(ctx: &StateCtx<'_>, path: &Path) -> Result<PathBuf, StateEr
 }
 
 /// True when Salt's verdicts count.
-pub fn is_salt(ctx: &StateCtx<'_>) -> bool {
+pub(crate) fn is_salt(ctx: &StateCtx<'_>) -> bool {
     ctx.compat == Compat::Salt
 }

@@ -13,7 +13,7 @@ use crate::{ChunkArgs, StateCtx, StateError};
 
 /// Where texts go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InsertPlace {
+pub(crate) enum InsertPlace {
     /// After the last line; `loose` when the space between words does not count.
     End {
         /// The space between words does not count.
@@ -27,7 +27,7 @@ pub enum InsertPlace {
 }
 
 /// Texts that a file should hold.
-pub struct FileInsert {
+pub(crate) struct FileInsert {
     name: String,
     place: InsertPlace,
     texts: EditTexts,
@@ -37,12 +37,12 @@ pub struct FileInsert {
 
 impl FileInsert {
     /// Reads `file.append`.
-    pub fn append(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn append(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         Self::read(name, args, InsertPlace::End { loose: args.flag("ignore_whitespace", true) })
     }
 
     /// Reads `file.prepend`.
-    pub fn prepend(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn prepend(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         Self::read(name, args, InsertPlace::Start { header: args.flag("header", false) })
     }
 
@@ -93,7 +93,7 @@ fn texts_of(given: Option<&Value>) -> Result<Vec<String>, StateError> {
 ///
 /// # Errors
 /// Fails when a text that is searched for as a pattern is none.
-pub fn insert_texts(
+pub(crate) fn insert_texts(
     old: &str,
     texts: &[String],
     place: InsertPlace,

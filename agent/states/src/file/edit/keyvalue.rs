@@ -28,7 +28,7 @@ struct KeyValuePair {
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub struct FileKeyvalue {
+pub(crate) struct FileKeyvalue {
     name: String,
     pairs: Vec<KeyValuePair>,
     separator: String,
@@ -45,7 +45,7 @@ pub struct FileKeyvalue {
 
 impl FileKeyvalue {
     /// Reads `file.keyvalue`.
-    pub fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let flag = |key| args.flag(key, false);
         let create_if_missing = flag("create_if_missing");
         let not_found = match (flag("append_if_not_found"), flag("prepend_if_not_found")) {
@@ -74,7 +74,7 @@ impl FileKeyvalue {
     }
 
     /// Sets the keys. `exact` does as Salt does where it joins a new line to an unfinished last one.
-    pub fn transform(&self, old: Option<&str>, exact: bool) -> EditResult {
+    pub(crate) fn transform(&self, old: Option<&str>, exact: bool) -> EditResult {
         let mut work = KeyValueEdit { left: vec![self.count; self.pairs.len()], ..KeyValueEdit::default() };
         for line in lines(old.unwrap_or_default(), LineEnds::Universal) {
             self.edit_line(line, &mut work);

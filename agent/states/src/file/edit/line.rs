@@ -9,7 +9,7 @@ use crate::{ChunkArgs, StateCtx, StateError};
 
 /// What is done with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineMode {
+pub(crate) enum LineMode {
     /// It is put where it should be unless it is there.
     Ensure,
     /// It is put there.
@@ -22,7 +22,7 @@ pub enum LineMode {
 
 /// Where `insert` puts a line, without looking at others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineLocation {
+pub(crate) enum LineLocation {
     /// Before all.
     Start,
     /// After all.
@@ -33,7 +33,7 @@ pub enum LineLocation {
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub struct FileLineState {
+pub(crate) struct FileLineState {
     name: String,
     content: String,
     find: Option<String>,
@@ -49,7 +49,7 @@ pub struct FileLineState {
 
 impl FileLineState {
     /// Reads `file.line`.
-    pub fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let mode = args.text("mode")?.map(|m| m.to_lowercase());
         let mode = match mode.as_deref() {
             Some("ensure") => LineMode::Ensure,
@@ -82,7 +82,7 @@ impl FileLineState {
     ///
     /// # Errors
     /// Fails with Salt's words when the place is not clear.
-    pub fn transform(&self, old: &str) -> Result<String, StateError> {
+    pub(crate) fn transform(&self, old: &str) -> Result<String, StateError> {
         let mut body: Vec<String> = lines(old, LineEnds::Universal).into_iter().map(str::to_owned).collect();
         if body.last().is_some_and(|line| !line_end(line).is_empty()) {
             body.push(String::new());

@@ -23,7 +23,7 @@ use crate::{ApplyResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, Stat
 use zagent_host::fs::{FileKind, FileMeta};
 
 /// A patch of a file or directory.
-pub struct FilePatchState {
+pub(crate) struct FilePatchState {
     path: PathBuf,
     name: String,
     sources: FileSources,
@@ -55,7 +55,7 @@ impl FilePatchState {
     ///
     /// # Errors
     /// Fails with Salt's words when arguments are not as they should be.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         if args.name().is_empty() {
             return Err(StateError::new("A file/directory to be patched is required"));
         }

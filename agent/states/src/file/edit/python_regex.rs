@@ -17,13 +17,13 @@ const COMPILED_LIMIT: usize = 4 << 20;
 
 /// Python's flags of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegexFlags {
+pub(crate) struct RegexFlags {
     /// Case counts for nothing.
     pub ignore_case: bool,
     /// `^` and `$` stand at every line.
     pub multi_line: bool,
     /// `.` is also a line break.
-    pub dot_all: bool,
+    pub(crate) dot_all: bool,
     /// Spaces and comments in the pattern count for nothing.
     pub verbose: bool,
     /// Classes such as `\w` know ASCII alone.
@@ -32,14 +32,14 @@ pub struct RegexFlags {
 
 impl RegexFlags {
     /// A search of bytes with `^` and `$` at every line: Salt's `file.search`.
-    pub const LINES: Self =
+    pub(crate) const LINES: Self =
         Self { ignore_case: false, multi_line: true, dot_all: false, verbose: false, ascii: true };
 
     /// Flags as Salt takes them: a number, a name, a list of names.
     ///
     /// # Errors
     /// Fails with Salt's words for anything else.
-    pub fn from_value(value: &Value) -> Result<Self, StateError> {
+    pub(crate) fn from_value(value: &Value) -> Result<Self, StateError> {
         let mut flags = Self { ascii: true, ..Self::default() };
         match value {
             Value::Int(bits) => flags.add_bits(*bits),
@@ -105,7 +105,7 @@ impl RegexFlags {
 
 /// A compiled pattern, made for texts no longer than one that is known.
 #[derive(Debug)]
-pub struct PythonRegex {
+pub(crate) struct PythonRegex {
     regex: Regex,
 }
 
@@ -114,7 +114,7 @@ impl PythonRegex {
     ///
     /// # Errors
     /// Fails when it is no regular expression.
-    pub fn new(pattern: &str, mut flags: RegexFlags, text: &str) -> Result<Self, StateError> {
+    pub(crate) fn new(pattern: &str, mut flags: RegexFlags, text: &str) -> Result<Self, StateError> {
         let bad = |words: &dyn std::fmt::Display| StateError::new(format!("{words}: '{pattern}'"));
         let from = flags.take_leading(pattern).unwrap_or(0);
         let letters = flags.letters();
@@ -141,7 +141,7 @@ impl PythonRegex {
     ///
     /// # Errors
     /// Fails when the search takes too many steps.
-    pub fn is_match(&self, text: &str) -> Result<bool, StateError> {
+    pub(crate) fn is_match(&self, text: &str) -> Result<bool, StateError> {
         Ok(self.captures(text, 0)?.is_some())
     }
 
@@ -149,7 +149,7 @@ impl PythonRegex {
     ///
     /// # Errors
     /// Fails when the search takes too many steps.
-    pub fn matches_at_start(&self, text: &str) -> Result<bool, StateError> {
+    pub(crate) fn matches_at_start(&self, text: &str) -> Result<bool, StateError> {
         Ok(self.captures(text, 0)?.and_then(|c| c.get(0)).is_some_and(|m| m.start() == 0))
     }
 
@@ -157,7 +157,7 @@ impl PythonRegex {
     ///
     /// # Errors
     /// Fails when the search takes too many steps, and when the template is none.
-    pub fn replace(
+    pub(crate) fn replace(
         &self,
         text: &str,
         template: &ReplacementTemplate,
@@ -229,7 +229,7 @@ fn ascii_classes(pattern: &str) -> String {
 }
 
 /// A text with every character that means something in a pattern escaped, as Python's `re.escape`.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if r"()[]{}?*+-|^$\.&~# ".contains(c) || matches!(c, '\t' | '\n' | '\r' | '\x0b' | '\x0c') {
@@ -242,7 +242,7 @@ pub fn escape(text: &str) -> String {
 
 /// What is put in place of a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplacementTemplate {
+pub(crate) struct ReplacementTemplate {
     parts: Vec<ReplacementPiece>,
 }
 
@@ -260,7 +260,7 @@ enum BoundPart<'p> {
 
 impl ReplacementTemplate {
     /// A text that stands for itself.
-    pub fn literal(text: &str) -> Self {
+    pub(crate) fn literal(text: &str) -> Self {
         Self { parts: vec![ReplacementPiece::Text(text.to_owned())] }
     }
 
@@ -268,7 +268,7 @@ impl ReplacementTemplate {
     ///
     /// # Errors
     /// Fails where Python does.
-    pub fn parse(template: &str) -> Result<Self, StateError> {
+    pub(crate) fn parse(template: &str) -> Result<Self, StateError> {
         let bad = |words: String| StateError::new(format!("{words} in replacement '{template}'"));
         let mut parts = Vec::new();
         let mut text = String::new();

@@ -17,7 +17,7 @@ enum ReplaceNotFound {
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub struct FileReplace {
+pub(crate) struct FileReplace {
     name: String,
     pattern: String,
     replacement: String,
@@ -34,7 +34,7 @@ pub struct FileReplace {
 
 impl FileReplace {
     /// Reads `file.replace`.
-    pub fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let needed = |key: &str| {
             args.text(key)?
                 .ok_or_else(|| StateError::new(format!("Missing parameter {key} for state file.replace")))
@@ -76,7 +76,7 @@ impl FileReplace {
     ///
     /// # Errors
     /// Fails when the pattern is none, or takes too many steps.
-    pub fn transform(&self, old: &str) -> Result<String, StateError> {
+    pub(crate) fn transform(&self, old: &str) -> Result<String, StateError> {
         let pattern = PythonRegex::new(&self.pattern, self.flags, old)?;
         let (new, hits) = pattern.replace(old, &self.template, self.count)?;
         if hits > 0 || self.not_found == ReplaceNotFound::Nowhere || self.contains_addition(old)? {
@@ -132,7 +132,7 @@ impl TextEditor for FileReplace {
 }
 
 /// `backup` as most edits take it: an ending such as `.bak`, which is also the default, or something false.
-pub fn parse_backup(args: &ChunkArgs<'_>) -> EditBackup {
+pub(crate) fn parse_backup(args: &ChunkArgs<'_>) -> EditBackup {
     match args.chunk.args.get("backup") {
         None => EditBackup::Suffix(".bak".into()),
         Some(Value::Str(suffix)) if !suffix.is_empty() => EditBackup::Suffix(suffix.to_string()),

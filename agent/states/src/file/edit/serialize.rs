@@ -3,7 +3,7 @@
 //! Law: with `merge_if_exists` a file that already holds what is asked for is left as it is, however it is written.
 
 pub mod format;
-pub mod ini;
+pub(crate) mod ini;
 pub mod toml;
 
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ impl SerializerOptions {
 }
 
 /// A file that holds a value.
-pub struct FileSerialize {
+pub(crate) struct FileSerialize {
     path: PathBuf,
     name: String,
     source: SerializeSource,
@@ -86,7 +86,7 @@ impl FileSerialize {
     ///
     /// # Errors
     /// Fails with Salt's words when arguments contradict each other.
-    pub fn read(path: PathBuf, name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(path: PathBuf, name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let text = |key| Ok::<_, StateError>(args.text(key)?.filter(|t| !t.is_empty()));
         let (serializer, formatter) = (text("serializer")?, text("formatter")?);
         if serializer.is_some() && formatter.is_some() {

@@ -43,7 +43,7 @@ pub fn lines(text: &str, ends: LineEnds) -> Vec<&str> {
 }
 
 /// The lines of a text without their ends.
-pub fn lines_without_ends(text: &str) -> Vec<&str> {
+pub(crate) fn lines_without_ends(text: &str) -> Vec<&str> {
     lines(text, LineEnds::Unicode).into_iter().map(strip_line_end).collect()
 }
 
@@ -65,7 +65,7 @@ pub fn is_space(c: char) -> bool {
 
 /// How the characters of a file are written as bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TextEncoding {
+pub(crate) enum TextEncoding {
     /// UTF-8.
     #[default]
     Utf8,
@@ -88,7 +88,7 @@ impl TextEncoding {
     ///
     /// # Errors
     /// Fails for one that is not known here.
-    pub fn from_name(name: &str) -> Result<Self, StateError> {
+    pub(crate) fn from_name(name: &str) -> Result<Self, StateError> {
         let plain: String = name.to_lowercase().replace(['-', ' '], "_");
         Ok(match &*plain {
             "utf_8" | "utf8" | "u8" => Self::Utf8,
@@ -108,7 +108,7 @@ impl TextEncoding {
     }
 
     /// The text of bytes; nothing when they are not written so.
-    pub fn decode(self, bytes: &[u8]) -> Option<String> {
+    pub(crate) fn decode(self, bytes: &[u8]) -> Option<String> {
         match self {
             Self::Utf8 => String::from_utf8(bytes.to_vec()).ok(),
             Self::Utf8Sig => {
@@ -127,7 +127,7 @@ impl TextEncoding {
     }
 
     /// The bytes of a text; nothing when it has characters that cannot be written so.
-    pub fn encode(self, text: &str) -> Option<Vec<u8>> {
+    pub(crate) fn encode(self, text: &str) -> Option<Vec<u8>> {
         let narrow = |limit: u32| {
             text.chars().map(|c| u8::try_from(u32::from(c)).ok().filter(|b| u32::from(*b) < limit)).collect()
         };

@@ -8,7 +8,7 @@ use crate::{ChunkArgs, FileTemplate, StateCtx, StateError};
 
 /// Texts that an edit uses: given as they are, or by where they come from.
 #[derive(Debug)]
-pub struct EditTexts {
+pub(crate) struct EditTexts {
     /// `text`, as it was given.
     pub given: Option<Value>,
     sources: Vec<FileSources>,
@@ -23,7 +23,7 @@ impl EditTexts {
     ///
     /// # Errors
     /// Fails when they contradict each other.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let both = |one: &str, many: &str| {
             let has = |key| args.get(key).is_some_and(Value::is_truthy);
             if has(one) && has(many) {
@@ -45,12 +45,12 @@ impl EditTexts {
     }
 
     /// True when there are sources.
-    pub const fn has_sources(&self) -> bool {
+    pub(crate) const fn has_sources(&self) -> bool {
         !self.sources.is_empty()
     }
 
     /// True when finding them may take the network.
-    pub fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         self.sources.iter().any(FileSources::is_remote)
     }
 
@@ -58,7 +58,7 @@ impl EditTexts {
     ///
     /// # Errors
     /// Fails when one is not there, or does not render.
-    pub fn load_sources(&self, ctx: &StateCtx<'_>) -> Result<Option<Vec<String>>, StateError> {
+    pub(crate) fn load_sources(&self, ctx: &StateCtx<'_>) -> Result<Option<Vec<String>>, StateError> {
         if self.sources.is_empty() {
             return Ok(None);
         }

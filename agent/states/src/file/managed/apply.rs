@@ -16,7 +16,7 @@ use zagent_host::fs::{FileMeta, Stat};
 const PRIVATE: u32 = 0o600;
 
 impl FileManaged {
-    pub fn apply_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<ApplyResult, StateError> {
+    pub(crate) fn apply_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<ApplyResult, StateError> {
         let mut changes = self.perms.changes(ctx.machine, found);
         ctx.fs.set_meta(&self.path, self.perms.meta(ctx.machine)?, self.follow)?;
         self.note_attrs(ctx, &self.path, &mut changes)?;
@@ -30,7 +30,7 @@ impl FileManaged {
         Ok(())
     }
 
-    pub fn write_content(
+    pub(crate) fn write_content(
         &self,
         ctx: &StateCtx<'_>,
         found: &Stat,
@@ -64,7 +64,7 @@ impl FileManaged {
     }
 
     /// Puts a file in the place of a link; it keeps owner and mode of what the link led to.
-    pub fn replace_link(
+    pub(crate) fn replace_link(
         &self,
         ctx: &StateCtx<'_>,
         made: &RenderedContent,
@@ -84,7 +84,7 @@ impl FileManaged {
         Ok(ApplyResult::new(format!("File {} updated", self.path.display()), changes).with_diff(shown))
     }
 
-    pub fn create(
+    pub(crate) fn create(
         &self,
         ctx: &StateCtx<'_>,
         made: Option<&RenderedContent>,

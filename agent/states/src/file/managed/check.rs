@@ -10,7 +10,7 @@ use crate::{CheckResult, StateCtx, StateError};
 use zagent_host::fs::{FileKind, Stat};
 
 impl FileManaged {
-    pub fn check_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<CheckResult, StateError> {
+    pub(crate) fn check_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<CheckResult, StateError> {
         let path = self.path.display();
         let letters = self.perms.attrs_diff(ctx, &self.path)?;
         if letters.is_none() && self.perms.matches(ctx.machine, found) {
@@ -37,7 +37,7 @@ impl FileManaged {
         }
     }
 
-    pub fn check_content(
+    pub(crate) fn check_content(
         &self,
         ctx: &StateCtx<'_>,
         found: &Stat,
@@ -59,7 +59,7 @@ impl FileManaged {
     }
 
     /// The difference of two contents, for `changes` and for people.
-    pub fn content_changes(&self, old: &[u8], new: &[u8]) -> (Map, String) {
+    pub(crate) fn content_changes(&self, old: &[u8], new: &[u8]) -> (Map, String) {
         let mut changes = Map::new();
         if !self.show_changes {
             changes.insert("diff", "<show_changes=False>");
@@ -70,7 +70,7 @@ impl FileManaged {
         (changes, shown)
     }
 
-    pub fn predicted_comment(&self) -> String {
+    pub(crate) fn predicted_comment(&self) -> String {
         format!(
             "The file {} is set to be changed\nNote: No changes made, actual changes may\nbe different due to other \
              states.",
@@ -78,7 +78,7 @@ impl FileManaged {
         )
     }
 
-    pub fn check_missing(&self, made: Option<&RenderedContent>) -> CheckResult {
+    pub(crate) fn check_missing(&self, made: Option<&RenderedContent>) -> CheckResult {
         let mut changes = Map::new();
         let bytes = made.map_or(&[][..], |made| &made.bytes);
         if self.new_file_diff && made.is_some() {
@@ -92,7 +92,7 @@ impl FileManaged {
     }
 
     /// The difference to what a link leads to.
-    pub fn link_changes(&self, ctx: &StateCtx<'_>, new: &[u8]) -> Result<(Map, String), StateError> {
+    pub(crate) fn link_changes(&self, ctx: &StateCtx<'_>, new: &[u8]) -> Result<(Map, String), StateError> {
         let led = ctx.fs.stat(&self.path)?.filter(|led| led.kind == FileKind::File);
         let (mut changes, shown) = match led {
             Some(_) => self.content_changes(&ctx.fs.read(&self.path)?, new),

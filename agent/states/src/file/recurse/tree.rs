@@ -13,7 +13,7 @@ use crate::{ChunkArgs, StateError};
 
 /// What is copied.
 #[derive(Debug)]
-pub struct RecurseSource {
+pub(crate) struct RecurseSource {
     sources: Vec<String>,
     env: Arc<str>,
     max_depth: Option<usize>,
@@ -24,7 +24,7 @@ pub struct RecurseSource {
 
 /// The entries of a copy.
 #[derive(Debug, Default)]
-pub struct RecurseTree {
+pub(crate) struct RecurseTree {
     /// Files, by where they go, and their sources.
     pub files: BTreeMap<PathBuf, String>,
     /// Directories.
@@ -39,7 +39,7 @@ impl RecurseSource {
     ///
     /// # Errors
     /// Fails when one cannot be understood.
-    pub fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let sources = args.texts("source")?.ok_or_else(|| missing_argument(args, "source"))?;
         let sources: Vec<String> = sources.iter().map(|s| s.trim_end_matches('/').to_owned()).collect();
         if let Some(odd) = sources.iter().find(|s| !s.starts_with("salt://")) {
@@ -61,7 +61,7 @@ impl RecurseSource {
     ///
     /// # Errors
     /// Fails in Salt's words when none of the sources is there.
-    pub fn build_tree(
+    pub(crate) fn build_tree(
         &self,
         files: &dyn FileTree,
         path: &Path,
@@ -143,7 +143,7 @@ struct SourceLayer<'l> {
 
 impl RecurseTree {
     /// All paths that the copy makes.
-    pub fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.files.keys().chain(self.links.keys()).chain(&self.empty).cloned()
     }
 

@@ -19,7 +19,7 @@ use zagent_host::fs::FileSystem;
 
 impl StateTestBed {
     /// A place for file states: a directory `d`, a tree on disk, and a cache.
-    pub fn for_files() -> Self {
+    pub(crate) fn for_files() -> Self {
         let mut test_bed = Self::new();
         let root = test_bed.dir.path().join("root");
         for name in ["root", "d", "cache"] {
@@ -31,7 +31,7 @@ impl StateTestBed {
         test_bed
     }
 
-    pub fn test_dir(&self) -> PathBuf {
+    pub(crate) fn test_dir(&self) -> PathBuf {
         self.dir.path().join("d")
     }
 
@@ -55,7 +55,7 @@ impl StateTestBed {
     }
 
     /// A look: result, words, changes.
-    pub fn check_chunk(&self, chunk: &Chunk) -> FileTestAnswer {
+    pub(crate) fn check_chunk(&self, chunk: &Chunk) -> FileTestAnswer {
         match build(chunk).and_then(|mut state| state.preview(&self.scene())) {
             Ok(checked) => self.check_answer(checked),
             Err(failure) => self.error_answer(failure),

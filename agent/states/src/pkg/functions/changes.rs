@@ -80,7 +80,7 @@ fn action_options(args: &FunctionArgs<Value>) -> PkgActionOptions {
     }
 }
 
-pub fn refresh_db(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn refresh_db(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let selected = packages::select_provider(machine, None)?;
     PkgRunner::new(Tools::new(machine), selected).execute(&PkgAction::Refresh)?;
     Ok(true.into())
@@ -150,7 +150,7 @@ pub fn upgrade(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
     }
 }
 
-pub fn autoremove(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn autoremove(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let act = PkgAction::Autoremove(flag_arg(args, "purge", false));
     if !flag_arg(args, "list_only", false) {
         return execute_and_diff(machine, &[act]);
@@ -164,7 +164,7 @@ pub fn hold(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Func
     set_hold(machine, &package_names(args)?, true)
 }
 
-pub fn unhold(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn unhold(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     set_hold(machine, &package_names(args)?, false)
 }
 
@@ -195,7 +195,7 @@ fn set_hold(machine: &Machine, names: &[String], hold: bool) -> Result<Value, Fu
 }
 
 /// Selections of dpkg: `{'hold': ['vim']}`, or a file of lines `vim hold`.
-pub fn set_selections(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn set_selections(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (_, before) = read_database(machine)?;
     let mut lines = match optional_text_arg(args, "path") {
         Some(path) => {
@@ -233,7 +233,7 @@ pub fn set_selections(machine: &Machine, args: &FunctionArgs<Value>) -> Result<V
     Ok(out.into())
 }
 
-pub fn group_list(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn group_list(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let selected = packages::select_provider(machine, None)?;
     let groups = selected.provider.list_groups(&Tools::new(machine))?;
     Ok(groups.into_iter().map(|(kind, names)| (kind, string_list(names))).collect::<Map>().into())
@@ -249,7 +249,7 @@ pub fn group_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value
     Ok(out.into())
 }
 
-pub fn group_diff(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn group_diff(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (selected, db) = read_database(machine)?;
     let mut out = Map::new();
     for (kind, names) in selected.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)? {
@@ -263,7 +263,7 @@ pub fn group_diff(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value
     Ok(out.into())
 }
 
-pub fn group_install(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn group_install(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (selected, db) = read_database(machine)?;
     let group = selected.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)?;
     let lacking = group.into_iter().filter(|(kind, _)| *kind != "optional").flat_map(|(_, names)| names);

@@ -10,7 +10,7 @@ use zagent_host::packages;
 use zagent_host::{Machine, Tools};
 
 /// The packages that brought files along, by dpkg's file lists or the manager's own answer.
-pub fn file_owners(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn file_owners(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut out = Map::new();
     for path in args.rest() {
         let path = path.as_str().ok_or_else(|| FunctionError::bad_arguments("a path is text"))?;
@@ -24,7 +24,7 @@ fn files_of(machine: &Machine, name: &str) -> Result<Option<Vec<String>>, Functi
     packages::select_provider(machine, None)?.provider.package_files(machine, name)
 }
 
-pub fn file_list(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn file_list(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (mut files, mut errors) = (Vec::new(), Vec::new());
     for name in names_arg(args)? {
         match files_of(machine, &name)? {
@@ -36,7 +36,7 @@ pub fn file_list(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value,
     Ok(Map::from_iter([("errors", string_list(errors)), ("files", string_list(files))]).into())
 }
 
-pub fn file_dict(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn file_dict(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (mut files, mut errors) = (Map::new(), Vec::new());
     for name in names_arg(args)? {
         match files_of(machine, &name)? {
@@ -50,7 +50,7 @@ pub fn file_dict(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value,
 }
 
 /// What dpkg's status file says about packages, by Salt's names of the fields.
-pub fn info_installed(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn info_installed(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     const FIELDS: [(&str, &str); 11] = [
         ("Version", "version"),
         ("Architecture", "arch"),
@@ -89,7 +89,7 @@ pub fn info_installed(machine: &Machine, args: &FunctionArgs<Value>) -> Result<V
 }
 
 /// The name and version in a package file.
-pub fn bin_pkg_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(crate) fn bin_pkg_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (path, tools) = (text_arg(args, "path")?, Tools::new(machine));
     let output = if tools.which("dpkg-deb").is_some() {
         tools.run_query(

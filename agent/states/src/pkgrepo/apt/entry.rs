@@ -6,32 +6,32 @@ use zagent_config::{Map, Value};
 
 /// What apt calls a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AptEntry {
+pub(crate) struct AptEntry {
     /// Which page it stands on.
-    pub file_index: usize,
+    pub(crate) file_index: usize,
     /// Which lines of the page.
     pub lines: Range<usize>,
     /// It is a stanza of a `.sources` file.
-    pub is_stanza: bool,
+    pub(crate) is_stanza: bool,
     /// `deb`, `deb-src`.
     pub types: Vec<String>,
     /// Addresses.
-    pub uris: Vec<String>,
+    pub(crate) uris: Vec<String>,
     /// Releases.
-    pub suites: Vec<String>,
+    pub(crate) suites: Vec<String>,
     /// Components.
-    pub comps: Vec<String>,
+    pub(crate) comps: Vec<String>,
     /// `arch`, `signed-by`, `trusted` and others, as a line names them.
     pub options: Vec<(String, String)>,
     /// It is commented out, or says that it is not enabled.
-    pub is_disabled: bool,
+    pub(crate) is_disabled: bool,
     /// What stands behind it.
     pub comment: String,
 }
 
 impl AptEntry {
     /// Reads a line; nothing when it is no entry.
-    pub fn parse_line(line: &str) -> Option<Self> {
+    pub(crate) fn parse_line(line: &str) -> Option<Self> {
         let line = line.trim();
         let (is_disabled, line) = match line.strip_prefix('#') {
             Some(rest) => (true, rest.trim()),
@@ -70,7 +70,7 @@ impl AptEntry {
     }
 
     /// An entry as one line.
-    pub fn to_line(&self) -> String {
+    pub(crate) fn to_line(&self) -> String {
         let mut words: Vec<String> = Vec::new();
         words.extend(self.is_disabled.then(|| "#".to_owned()));
         words.extend(self.types.first().cloned());
@@ -86,7 +86,7 @@ impl AptEntry {
     }
 
     /// An entry as a new stanza.
-    pub fn to_stanza(&self) -> Vec<String> {
+    pub(crate) fn to_stanza(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.comment.lines().map(|l| format!("#{l}")).collect();
         for (field, value) in self.stanza_fields() {
             lines.extend(value.filter(|v| !v.is_empty()).map(|v| format!("{field}: {v}")));
@@ -95,7 +95,7 @@ impl AptEntry {
     }
 
     /// What the fields of its stanza should be; nothing takes a field away.
-    pub fn stanza_fields(&self) -> [(&'static str, Option<String>); 8] {
+    pub(crate) fn stanza_fields(&self) -> [(&'static str, Option<String>); 8] {
         [
             ("Types", Some(self.types.join(" "))),
             ("URIs", Some(self.uris.join(" "))),
@@ -109,12 +109,12 @@ impl AptEntry {
     }
 
     /// An option.
-    pub fn option(&self, name: &str) -> Option<&str> {
+    pub(crate) fn option(&self, name: &str) -> Option<&str> {
         self.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// Gives it an option; an empty one is taken away.
-    pub fn set_option(&mut self, name: &str, value: &str) {
+    pub(crate) fn set_option(&mut self, name: &str, value: &str) {
         match self.options.iter_mut().find(|(key, _)| key == name) {
             _ if value.is_empty() => self.options.retain(|(key, _)| key != name),
             Some((_, old)) => value.clone_into(old),
@@ -123,14 +123,14 @@ impl AptEntry {
     }
 
     /// The architectures it is limited to, sorted.
-    pub fn architectures(&self) -> Vec<&str> {
+    pub(crate) fn architectures(&self) -> Vec<&str> {
         let mut all: Vec<&str> = self.option("arch").into_iter().flat_map(|a| a.split(',')).collect();
         all.sort_unstable();
         all
     }
 
     /// True when it offers what `asked` names: type, address and release, and a component of those that are named.
-    pub fn offers(&self, asked: &Self) -> bool {
+    pub(crate) fn offers(&self, asked: &Self) -> bool {
         let first = |list: &[String]| list.first().cloned().unwrap_or_default();
         let uri = first(&asked.uris);
         self.types.contains(&first(&asked.types))
@@ -140,7 +140,7 @@ impl AptEntry {
     }
 
     /// True when it says nothing less, and nothing else, than `wanted`. A stanza may offer more besides.
-    pub fn covers(&self, wanted: &Self) -> bool {
+    pub(crate) fn covers(&self, wanted: &Self) -> bool {
         let sorted = |list: &[String]| {
             let mut list = list.to_vec();
             list.sort_unstable();
@@ -171,7 +171,7 @@ impl AptEntry {
     }
 
     /// An entry as `pkg.get_repo` tells it.
-    pub fn to_map(&self, file: &str) -> Map {
+    pub(crate) fn to_map(&self, file: &str) -> Map {
         let list = |items: &[String]| -> Value { items.iter().map(|i| Value::from(i.as_str())).collect() };
         let first = |items: &[String]| Value::from(items.first().map_or("", String::as_str));
         let line = if self.is_stanza {
@@ -210,6 +210,6 @@ fn parse_option(word: &str) -> Option<(String, String)> {
 }
 
 /// True when two addresses differ at most in the slash at the end.
-pub fn is_same_uri(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_uri(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }

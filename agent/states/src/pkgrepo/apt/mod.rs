@@ -3,15 +3,15 @@
 //! Law: a line that is not about the entry stays as it is, to the byte. Nothing is written here: what should be written is
 //! handed back.
 
-pub mod entry;
+pub(crate) mod entry;
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
 
 use std::path::{Path, PathBuf};
 
 use zagent_config::{Map, Value};
 
-pub use self::entry::AptEntry;
+pub(crate) use self::entry::AptEntry;
 use super::{RepoFileEdit, RepoPlan};
 use crate::StateError;
 use zagent_host::fs::{FileKind, FileSystem};
@@ -59,13 +59,13 @@ impl AptSourceFile {
 
 /// All sources of a host.
 #[derive(Clone, Debug)]
-pub struct AptSources {
+pub(crate) struct AptSources {
     files: Vec<AptSourceFile>,
 }
 
 /// What is asked of the sources.
 #[derive(Clone, Debug, Default)]
-pub struct AptRequest {
+pub(crate) struct AptRequest {
     /// What it is found by.
     pub name: AptEntry,
     /// How it should be.
@@ -73,7 +73,7 @@ pub struct AptRequest {
     /// Where it belongs.
     pub file: Option<PathBuf>,
     /// That file should hold nothing else.
-    pub clean_file: bool,
+    pub(crate) clean_file: bool,
     /// What should stand behind it.
     pub comment: Option<String>,
 }
@@ -83,7 +83,7 @@ impl AptSources {
     ///
     /// # Errors
     /// Fails when one cannot be read.
-    pub fn read(fs: &dyn FileSystem) -> Result<Self, StateError> {
+    pub(crate) fn read(fs: &dyn FileSystem) -> Result<Self, StateError> {
         let mut paths = vec![PathBuf::from(SOURCES_LIST)];
         if fs.stat(Path::new(SOURCES_DIR))?.is_some_and(|s| s.kind == FileKind::Dir) {
             let names = fs
@@ -113,7 +113,7 @@ impl AptSources {
     }
 
     /// All entries as `pkg.list_repos` tells them: by address; an entry of many counts for each.
-    pub fn to_map(&self) -> Map {
+    pub(crate) fn to_map(&self) -> Map {
         let mut all = Map::new();
         for entry in self.entries() {
             for uri in &entry.uris {
@@ -144,7 +144,7 @@ impl AptSources {
     }
 
     /// The entry that a name means.
-    pub fn find_entry(&self, name: &AptEntry) -> Option<Map> {
+    pub(crate) fn find_entry(&self, name: &AptEntry) -> Option<Map> {
         self.entries().iter().find(|e| e.offers(name)).map(|e| e.to_map(&self.file_path(e)))
     }
 
@@ -152,7 +152,7 @@ impl AptSources {
     ///
     /// # Errors
     /// Fails when the file that would change holds what is no text.
-    pub fn plan_present(&self, asked: &AptRequest) -> Result<RepoPlan, StateError> {
+    pub(crate) fn plan_present(&self, asked: &AptRequest) -> Result<RepoPlan, StateError> {
         let entries = self.entries();
         let found = entries
             .iter()
@@ -188,7 +188,7 @@ impl AptSources {
     ///
     /// # Errors
     /// Fails when the file that would change holds what is no text.
-    pub fn plan_absent(&self, name: &AptEntry) -> Result<RepoPlan, StateError> {
+    pub(crate) fn plan_absent(&self, name: &AptEntry) -> Result<RepoPlan, StateError> {
         let mut new = self.clone();
         let entries = self.entries();
         let doomed = entries.iter().filter(|e| e.offers(name) && e.architectures() == name.architectures());

@@ -6,16 +6,16 @@ use super::parse::{Hunk, HunkLineKind};
 
 /// How loosely places are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PatchLeniency {
+pub(crate) struct PatchLeniency {
     /// Lines of context at either edge that may differ.
     pub fuzz: usize,
     /// Space counts for nothing.
-    pub ignore_space: bool,
+    pub(crate) ignore_space: bool,
 }
 
 /// What a patch makes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PatchResult {
+pub(crate) enum PatchResult {
     /// It fits; the new content, and what there is to say about it.
     Applied(Vec<u8>, Vec<String>),
     /// It is in there already.
@@ -25,7 +25,7 @@ pub enum PatchResult {
 }
 
 /// Applies all hunks of a file.
-pub fn apply_hunks(old: &[u8], hunks: &[Hunk<'_>], how: PatchLeniency) -> PatchResult {
+pub(crate) fn apply_hunks(old: &[u8], hunks: &[Hunk<'_>], how: PatchLeniency) -> PatchResult {
     let lines: Vec<&[u8]> = old.split_inclusive(|b| *b == b'\n').collect();
     if is_applied(&lines, hunks, how) {
         return PatchResult::AlreadyApplied;

@@ -10,17 +10,17 @@ const DEFAULT_FUZZ: usize = 2;
 
 /// How a patch is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PatchOptions {
+pub(crate) struct PatchOptions {
     /// Parts that are taken off the front of names.
     pub strip: Option<usize>,
     /// Backwards.
     pub reverse: bool,
     /// Files that become empty are removed.
-    pub remove_empty: bool,
+    pub(crate) remove_empty: bool,
     /// What the old content is kept under.
     pub backup: Option<String>,
     /// How loosely places are looked for.
-    pub leniency: PatchLeniency,
+    pub(crate) leniency: PatchLeniency,
 }
 
 impl PatchOptions {
@@ -28,7 +28,7 @@ impl PatchOptions {
     ///
     /// # Errors
     /// Fails with Salt's words for options that it does not allow, and with ours for those that are not known.
-    pub fn read(text: &str, strip: Option<usize>) -> Result<Self, StateError> {
+    pub(crate) fn read(text: &str, strip: Option<usize>) -> Result<Self, StateError> {
         let how = PatchLeniency { fuzz: DEFAULT_FUZZ, ignore_space: false };
         let mut options = Self { strip, reverse: false, remove_empty: false, backup: None, leniency: how };
         let words = split_words(text)?;

@@ -4,7 +4,7 @@
 
 /// What a line of a hunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HunkLineKind {
+pub(crate) enum HunkLineKind {
     /// On both sides.
     Context,
     /// On the old side.
@@ -14,22 +14,22 @@ pub enum HunkLineKind {
 }
 
 /// One line of a hunk, with its end.
-pub type HunkLine<'t> = (HunkLineKind, &'t [u8]);
+pub(crate) type HunkLine<'t> = (HunkLineKind, &'t [u8]);
 
 /// A change at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hunk<'t> {
+pub(crate) struct Hunk<'t> {
     /// First line on the old side, from 1; zero when that side is empty.
-    pub old_start: usize,
+    pub(crate) old_start: usize,
     /// First line on the new side, from 1; zero when that side is empty.
-    pub new_start: usize,
+    pub(crate) new_start: usize,
     /// The lines.
     pub lines: Vec<HunkLine<'t>>,
 }
 
 impl<'t> Hunk<'t> {
     /// The same change backwards.
-    pub fn reversed(&self) -> Self {
+    pub(crate) fn reversed(&self) -> Self {
         let turn = |(mark, text): &HunkLine<'t>| match mark {
             HunkLineKind::Context => (HunkLineKind::Context, *text),
             HunkLineKind::Removed => (HunkLineKind::Added, *text),
@@ -42,20 +42,20 @@ impl<'t> Hunk<'t> {
 
 /// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePatch<'t> {
+pub(crate) struct FilePatch<'t> {
     /// Its name before; nothing when it is made.
     pub old: Option<String>,
     /// Its name after; nothing when it is removed.
     pub new: Option<String>,
     /// The changes, from top to bottom.
-    pub hunks: Vec<Hunk<'t>>,
+    pub(crate) hunks: Vec<Hunk<'t>>,
 }
 
 /// Reads a patch.
 ///
 /// # Errors
 /// Fails with words, and the number of the line, when it is no unified diff.
-pub fn parse_patch(text: &[u8]) -> Result<Vec<FilePatch<'_>>, String> {
+pub(crate) fn parse_patch(text: &[u8]) -> Result<Vec<FilePatch<'_>>, String> {
     let lines: Vec<&[u8]> = text.split_inclusive(|b| *b == b'\n').collect();
     let mut files: Vec<FilePatch<'_>> = Vec::new();
     let mut at = 0;

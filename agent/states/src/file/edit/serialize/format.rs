@@ -10,7 +10,7 @@ use crate::StateError;
 
 /// A way to write values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SerializeFormat {
+pub(crate) enum SerializeFormat {
     /// YAML.
     Yaml,
     /// JSON.
@@ -26,7 +26,7 @@ impl SerializeFormat {
     ///
     /// # Errors
     /// Fails with Salt's words for another.
-    pub fn from_name(name: &str) -> Result<Self, StateError> {
+    pub(crate) fn from_name(name: &str) -> Result<Self, StateError> {
         Ok(match name {
             "yaml" => Self::Yaml,
             "json" => Self::Json,
@@ -37,7 +37,7 @@ impl SerializeFormat {
     }
 
     /// Salt's words for a format that is not there.
-    pub fn unknown_format(name: &str) -> StateError {
+    pub(crate) fn unknown_format(name: &str) -> StateError {
         StateError::new(format!(
             "The {name} serializer could not be found. It either does not exist or its prerequisites are not installed."
         ))
@@ -47,7 +47,7 @@ impl SerializeFormat {
     ///
     /// # Errors
     /// Fails for what the format cannot hold, and for options that it does not have.
-    pub fn write(self, value: &Value, options: &Map, unicode: bool) -> Result<String, StateError> {
+    pub(crate) fn write(self, value: &Value, options: &Map, unicode: bool) -> Result<String, StateError> {
         match self {
             Self::Yaml => write_yaml(value, options, unicode),
             Self::Json => {
@@ -64,7 +64,7 @@ impl SerializeFormat {
     ///
     /// # Errors
     /// Fails with Salt's words when the text is not of this format.
-    pub fn read(self, text: &str, options: &Map, name: &str) -> Result<Value, StateError> {
+    pub(crate) fn read(self, text: &str, options: &Map, name: &str) -> Result<Value, StateError> {
         let value = match self {
             Self::Yaml => {
                 reject_unknown(options, &[], "yaml")?;

@@ -9,15 +9,15 @@ use crate::StateError;
 
 /// How names and values are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigparserStyle {
+pub(crate) struct ConfigparserStyle {
     /// What may stand between name and value; the first is written.
-    pub delimiters: Vec<String>,
+    pub(crate) delimiters: Vec<String>,
     /// Names without a value are allowed.
-    pub allow_no_value: bool,
+    pub(crate) allow_no_value: bool,
     /// The section whose options all others have.
-    pub default_section: String,
+    pub(crate) default_section: String,
     /// `%(name)s` in values stands for another one.
-    pub interpolates: bool,
+    pub(crate) interpolates: bool,
     /// A section or option that comes twice is refused.
     pub strict: bool,
 }
@@ -41,7 +41,7 @@ type IniOptions = Vec<(String, Option<String>)>;
 ///
 /// # Errors
 /// Fails where Python does: on what is no mapping of mappings, on a `%` that stands for nothing.
-pub fn write(value: &Value, style: &ConfigparserStyle) -> Result<String, StateError> {
+pub(crate) fn write(value: &Value, style: &ConfigparserStyle) -> Result<String, StateError> {
     let Value::Map(sections) = value else {
         let kind = value.type_name();
         return Err(StateError::new(format!(
@@ -131,7 +131,7 @@ fn reference_end(chars: &[char], at: usize) -> Option<usize> {
 ///
 /// # Errors
 /// Fails with words where Python does.
-pub fn read(text: &str, style: &ConfigparserStyle, name: &str) -> Result<Value, String> {
+pub(crate) fn read(text: &str, style: &ConfigparserStyle, name: &str) -> Result<Value, String> {
     let mut reader = IniReader { style, name, sections: Vec::new(), current: None, indent: 0, open: false };
     for (number, line) in text.split_inclusive('\n').enumerate() {
         reader.read_line(number + 1, line)?;
