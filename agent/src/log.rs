@@ -3,6 +3,11 @@
 //! For a journal, each line starts with its systemd priority, without colours and time: the journal has its
 //! own.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the service manager tells in the environment where the log goes"
+)]
+
 use std::fmt;
 use std::io::IsTerminal;
 

@@ -3,6 +3,7 @@
 //! `POLLS` and `TURNS` set how long it is observed; `RELEASE_BIN` names the shipped program, whose memory has a
 //! budget. A binary of its own: the CPU time of this process is measured too.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
 #[path = "it/node/mod.rs"]

@@ -8,30 +8,11 @@ use std::collections::BTreeMap;
 use gix::ObjectId;
 use jiff::Timestamp;
 
-use crate::tree_listing::{ListingEntry, TreeListing, join_path};
+use crate::tree_listing::{CacheLimits, ListingEntry, TreeListing, join_path};
 use crate::{RepositoryError, path_names};
 
 /// The maximum size of one directory object: more than a hundred thousand long names.
 const MAX_DIRECTORY: u64 = 64 << 20;
-
-/// The limits for one tree.
-#[derive(Clone, Copy, Debug)]
-pub struct CacheLimits {
-    /// Number of files, links included; the same limit applies to directories.
-    pub files: usize,
-    /// Bytes per file.
-    pub bytes: u64,
-    /// Bytes of all files together.
-    pub total: u64,
-    /// Depth of nested directories.
-    pub depth: usize,
-}
-
-impl Default for CacheLimits {
-    fn default() -> Self {
-        Self { files: 100_000, bytes: 64 << 20, total: 4 << 30, depth: 64 }
-    }
-}
 
 /// A file, as the tree names it.
 #[derive(Clone, Copy, Debug)]

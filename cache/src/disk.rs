@@ -4,10 +4,14 @@
 //! failure is synced before it gets its name. Each operation passes a named point where a test can make it fail or
 //! crash.
 
+#![expect(clippy::disallowed_methods, reason = "owns the renames of the cache")]
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+
+use zagent_config::atomic_file::{AtomicFile, WriteStep};
 
 use crate::CacheError;
 
@@ -95,14 +99,14 @@ pub(crate) fn sync_below(path: &Path) -> Result<(), CacheError> {
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     make_dirs(dir)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = dir.join(name);
-    remove_file(&new)?;
-    let file = write_new(&new, bytes, 0o600)?;
-    failpoint("disk::sync").and_then(|()| file.sync_all()).map_err(io_error("sync", &new))?;
-    rename(&new, path)?;
-    sync_dir(dir)
+    let mut point = |step| match step {
+        WriteStep::Create => failpoint("disk::file"),
+        WriteStep::Write => failpoint("disk::write"),
+        WriteStep::Sync | WriteStep::SyncDir => failpoint("disk::sync"),
+        WriteStep::Rename => failpoint("disk::rename"),
+    };
+    let written = AtomicFile::durable(0o600).single_writer().write_with(path, bytes, &mut point);
+    written.map_err(io_error("write", path))
 }
 
 /// Removes a file; a missing file is not an error.

@@ -102,7 +102,11 @@ impl Generation {
 
 /// The name of a generation.
 pub(crate) fn generation_name(number: u64, revision: &str, record: &[u8]) -> String {
-    format!("{number:08}-{}-{}", record::short_revision(revision), &blake3::hash(record).to_hex()[..DIGEST])
+    format!(
+        "{number:08}-{}-{}",
+        zagent_config::ids::short_revision(revision),
+        &blake3::hash(record).to_hex()[..DIGEST]
+    )
 }
 
 /// The number in a name.

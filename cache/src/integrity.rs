@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::generation::{RECORD, TREE};
 use crate::record::{FileRecord, TreeFileStamp};
 use crate::tree_listing::join_path;
-use crate::{Generation, disk};
+use crate::{Generation, TamperError, disk};
 
 /// How thorough the check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,18 +22,6 @@ pub enum CheckDepth {
     Quick,
     /// Checks every byte.
     Full,
-}
-
-/// A generation that was modified after it was published.
-#[derive(Debug, thiserror::Error)]
-#[error("generation {generation} was modified outside zagent: `{path}` {what}")]
-pub struct TamperError {
-    /// The generation.
-    pub generation: String,
-    /// The file.
-    pub path: String,
-    /// What is wrong with it.
-    pub what: &'static str,
 }
 
 impl Generation {

@@ -4,8 +4,11 @@
 //! name or a symlink that leaves it is refused as a whole. Trust levels are types: [`StagedRevision`],
 //! [`VerifiedTree`], [`Generation`]; each is created only from the one before.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 mod cache;
 mod commit_tree;
+mod deadline;
 mod disk;
 mod error;
 mod generation;
@@ -21,7 +24,6 @@ mod refusal;
 mod repair;
 mod replay_floor;
 mod repository;
-mod signatures;
 pub mod source;
 mod stage;
 #[cfg(feature = "testing")]
@@ -32,14 +34,15 @@ pub mod trust;
 mod verify;
 
 pub use cache::Cache;
-pub use commit_tree::{CacheLimits, CommitTree};
+pub use commit_tree::CommitTree;
 pub use error::RepositoryError;
 pub use generation::{Generation, GenerationPin};
-pub use integrity::{CheckDepth, TamperError};
+pub use integrity::CheckDepth;
 pub use object_store::{ObjectStore, StoredCommit};
 pub use record::{FileRecord, GenerationRecord, TreeFileStamp};
-pub use refusal::{CacheError, Refusal};
+pub use refusal::{CacheError, Refusal, TamperError};
 pub use repair::RepairReport;
 pub use repository::GitRepository;
 pub use stage::{DIR_PREFIX, StagedRevision};
+pub use tree_listing::CacheLimits;
 pub use verify::{Ancestry, NewestAccepted, VerifiedTree, VerifyContext};

@@ -2,6 +2,8 @@
 //!
 //! Law: held from the first staged byte until `current` changes, and released by the kernel when the holder dies.
 
+#![expect(clippy::disallowed_methods, reason = "waits for the lock of the cache until a deadline")]
+
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;

@@ -3,6 +3,8 @@
 //! Law: it is disposable. Every object is hashed when it is read, nothing in it is trusted, and a new store replaces it
 //! completely or not at all.
 
+#![expect(clippy::disallowed_methods, reason = "replaces the store as a whole and retries a locked one")]
+
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -16,7 +18,7 @@ use jiff::Timestamp;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use zagent_config::ids::Revision;
 
-use crate::source::Deadline;
+use crate::deadline::Deadline;
 use crate::{CacheLimits, CommitTree, RepositoryError};
 
 /// How many packs (one per fetch) may accumulate before a new repository is created.

@@ -1,41 +1,64 @@
 //! A verified tree in, the current generation out.
 //!
-//! Law: files and record are on disk before the replay protection record changes, that record before the tree gets its
-//! name, and the name before `current` points to it. After a crash, `current` points to the old tree or to the new one.
+//! Law: a tree without a record is no generation. The files are on disk before the replay protection record changes,
+//! that record before the tree gets its own, and the tree's record before `current` points to it. After a crash,
+//! `current` points to the old tree or to the new one.
 
 use crate::generation::{self, RECORD};
 use crate::{CacheError, Generation, VerifiedTree, disk};
 
 impl VerifiedTree {
-    /// Makes it the current generation.
+    /// Moves the tree to where it stays when it is published; it is no generation yet. What is compiled from it here
+    /// keeps its paths.
     ///
     /// # Errors
-    /// Fails when something cannot be written; `current` then stays as it was.
-    pub fn publish(self) -> Result<Generation, CacheError> {
-        let Self { staged_tree, record, floor } = self;
-        let (cache, paths, place) =
-            (&staged_tree.cache, staged_tree.cache.paths(), staged_tree.staging_dir.path());
-        let at = |name: &str| disk::failpoint(name).map_err(disk::io_error("publish", place));
-        let bytes = serde_json::to_vec(&record).map_err(|e| disk::io_error("write", place)(e.into()))?;
-        disk::write_new(&place.join(RECORD), &bytes, 0o600)?;
-        disk::sync_below(place)?;
-        at("publish::synced")?;
-        if let Some(floor) = floor {
-            floor.write(paths)?;
+    /// Fails when it cannot be moved.
+    pub fn place(&mut self) -> Result<(), CacheError> {
+        if self.staged_tree.staging_dir.is_placed() {
+            return Ok(());
         }
-        at("publish::floor")?;
+        let paths = self.staged_tree.cache.paths();
         // Someone may have deleted the cache while the agent runs.
         disk::make_dirs(&paths.generations())?;
         let taken = disk::list_names(&paths.generations())?;
         let number =
             taken.iter().filter_map(|name| generation::generation_number(name)).max().unwrap_or(0) + 1;
-        let name = generation::generation_name(number, &record.revision, &bytes);
-        disk::rename(place, &paths.generation(&name))?;
-        at("publish::renamed")?;
+        let name = generation::generation_name(number, &self.record.revision, &self.record_bytes()?);
+        let target = paths.generation(&name);
+        disk::rename(self.staged_tree.staging_dir.path(), &target)?;
+        self.staged_tree.staging_dir.set_placed(target, name);
+        self.pass("publish::renamed")
+    }
+
+    /// Makes it the current generation.
+    ///
+    /// # Errors
+    /// Fails when something cannot be written; `current` then stays as it was.
+    pub fn publish(mut self) -> Result<Generation, CacheError> {
+        self.place()?;
+        let (cache, paths) = (&self.staged_tree.cache, self.staged_tree.cache.paths());
+        let place = self.staged_tree.staging_dir.path();
+        disk::sync_below(place)?;
+        self.pass("publish::synced")?;
+        if let Some(floor) = &self.floor {
+            floor.write(paths)?;
+        }
+        self.pass("publish::floor")?;
+        disk::write_atomic(&place.join(RECORD), &self.record_bytes()?)?;
+        let name = self.staged_tree.staging_dir.keep();
         disk::sync_dir(&paths.generations())?;
         disk::sync_dir(&paths.staging())?;
-        at("publish::named")?;
+        disk::failpoint("publish::named").map_err(disk::io_error("publish", &paths.generation(&name)))?;
         cache.switch_current(&name)?;
         Generation::open(paths, &name)
+    }
+
+    fn record_bytes(&self) -> Result<Vec<u8>, CacheError> {
+        let place = self.staged_tree.staging_dir.path();
+        serde_json::to_vec(&self.record).map_err(|e| disk::io_error("write", place)(e.into()))
+    }
+
+    fn pass(&self, point: &str) -> Result<(), CacheError> {
+        disk::failpoint(point).map_err(disk::io_error("publish", self.staged_tree.staging_dir.path()))
     }
 }

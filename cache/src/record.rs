@@ -113,14 +113,8 @@ impl GenerationRecord {
     /// A short form of the revision, for people.
     #[must_use]
     pub fn short_revision(&self) -> &str {
-        short_revision(&self.revision)
+        zagent_config::ids::short_revision(&self.revision)
     }
-}
-
-/// The first twelve digits of a revision.
-pub(crate) fn short_revision(revision: &str) -> &str {
-    let id = revision.strip_prefix("dir:").unwrap_or(revision);
-    id.get(..12).unwrap_or(id)
 }
 
 /// The digest of a list of files: equal digests mean equal trees.

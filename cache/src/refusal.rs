@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use zagent_config::diagnostic::Diagnostics;
 
+use crate::RepositoryError;
 use crate::trust::SignatureError;
-use crate::{RepositoryError, TamperError};
 
 /// A refused revision; the last good one stays current.
 #[derive(Debug, thiserror::Error)]
@@ -282,4 +282,16 @@ impl From<RepositoryError> for CacheError {
             None => Self::Repository(error),
         }
     }
+}
+
+/// A generation that was modified after it was published.
+#[derive(Debug, thiserror::Error)]
+#[error("generation {generation} was modified outside zagent: `{path}` {what}")]
+pub struct TamperError {
+    /// The generation.
+    pub generation: String,
+    /// The file.
+    pub path: String,
+    /// What is wrong with it.
+    pub what: &'static str,
 }

@@ -3,6 +3,7 @@
 //! Law: a complete current generation is never touched. Everything that is removed was either never published or is not
 //! a generation.
 
+use crate::generation::RECORD;
 use crate::{Cache, CacheError, CheckDepth, Generation, disk};
 
 /// What was repaired.
@@ -29,7 +30,16 @@ impl Cache {
     #[must_use]
     pub fn needs_repair(&self) -> bool {
         let staged = disk::list_names(&self.paths().staging()).is_ok_and(|names| !names.is_empty());
-        staged || !matches!(self.current_name(), Ok(Some(name)) if self.paths().generation(&name).is_dir())
+        staged
+            || self.has_unpublished()
+            || !matches!(self.current_name(), Ok(Some(name)) if self.paths().generation(&name).is_dir())
+    }
+
+    /// True when a process was killed between placing and publishing a tree.
+    fn has_unpublished(&self) -> bool {
+        let home = self.paths().generations();
+        disk::list_names(&home)
+            .is_ok_and(|names| names.iter().any(|name| !home.join(name).join(RECORD).exists()))
     }
 
     /// Removes what a killed process left, and points `current` to a complete generation if there is one.

@@ -63,37 +63,61 @@ pub(crate) struct StagedFiles {
     total: u64,
 }
 
-/// A separate directory below the staging directory; removed when dropped.
+/// A directory of a tree that is not published yet: below the staging directory, then at its final place. Removed when
+/// dropped, unless it became a generation.
 #[derive(Debug)]
-pub(crate) struct StagingDir(PathBuf);
+pub(crate) struct StagingDir {
+    path: PathBuf,
+    /// The generation that it becomes, once it is at its final place.
+    name: Option<String>,
+    kept: bool,
+}
 
 impl StagingDir {
     fn new(staging: &Path) -> Result<Self, CacheError> {
         disk::make_dirs(staging)?;
         let taken = |n: &u32| fs::symlink_metadata(staging.join(n.to_string())).is_ok();
         let n = (0..).find(|n| !taken(n)).unwrap_or(0);
-        let place = Self(staging.join(n.to_string()));
-        disk::make_dir(&place.0)?;
-        disk::make_dir(&place.0.join(TREE))?;
+        let place = Self { path: staging.join(n.to_string()), name: None, kept: false };
+        disk::make_dir(&place.path)?;
+        disk::make_dir(&place.path.join(TREE))?;
         Ok(place)
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// True when it is at its final place.
+    pub(crate) const fn is_placed(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// It was moved to its final place, as the generation with this name.
+    pub(crate) fn set_placed(&mut self, path: PathBuf, name: String) {
+        (self.path, self.name) = (path, Some(name));
+    }
+
+    /// It is a generation now, with the returned name, and stays.
+    pub(crate) fn keep(&mut self) -> String {
+        self.kept = true;
+        self.name.clone().unwrap_or_default()
     }
 }
 
 impl Drop for StagingDir {
     fn drop(&mut self) {
-        // The next heal removes what stays.
-        if let Err(error) = disk::remove_all(&self.0) {
+        if self.kept {
+            return;
+        }
+        // The next repair removes what stays.
+        if let Err(error) = disk::remove_all(&self.path) {
             tracing::warn!(%error, "cannot remove a staged tree");
         }
     }
 }
 
-/// The prefix of the revision of a plain directory.
-pub const DIR_PREFIX: &str = "dir:";
+pub use zagent_config::ids::DIR_PREFIX;
 
 impl StagedRevision {
     /// The commit, or `dir:` and a digest.

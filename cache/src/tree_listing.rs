@@ -8,12 +8,31 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{CacheLimits, RepositoryError};
+use crate::RepositoryError;
 
 /// Maximum number of symlinks on the way to one file, as in the kernel.
 const MAX_HOPS: usize = 40;
 /// Maximum number of steps to follow all symlinks of one tree.
 const MAX_STEPS: u64 = 4_000_000;
+
+/// The limits for one tree.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheLimits {
+    /// Number of files, links included; the same limit applies to directories.
+    pub files: usize,
+    /// Bytes per file.
+    pub bytes: u64,
+    /// Bytes of all files together.
+    pub total: u64,
+    /// Depth of nested directories.
+    pub depth: usize,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { files: 100_000, bytes: 64 << 20, total: 4 << 30, depth: 64 }
+    }
+}
 
 /// An entry.
 #[derive(Clone, Debug)]

@@ -4,6 +4,8 @@
 //! manifest; then whether the history moved forward. The replay protection record stores what was accepted; publishing
 //! writes it before `current` changes.
 
+mod signatures;
+
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -13,7 +15,7 @@ use crate::generation::TREE;
 use crate::record::{self, GenerationRecord};
 use crate::replay_floor::{AcceptedRevision, BranchFloor, ReplayFloor};
 use crate::stage::StagedTree;
-use crate::{Cache, CacheError, Generation, Refusal, StagedRevision, disk, signatures};
+use crate::{Cache, CacheError, Generation, Refusal, StagedRevision, disk};
 
 /// The criteria for a tree.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +59,7 @@ pub struct VerifiedTree {
 }
 
 impl VerifiedTree {
-    /// The tree in the staging directory.
+    /// The tree: in the staging directory, or at its final place.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.staged_tree.staging_dir.path().join(TREE)

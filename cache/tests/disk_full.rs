@@ -2,6 +2,7 @@
 //! the path, `current` is the old generation or the new one, complete and verified, and with free space the next turn
 //! continues.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
 #[path = "it/site/mod.rs"]

@@ -1,5 +1,6 @@
 //! The cost of waiting. Alone in its process, because it measures the whole process.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its remote has failed")]
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use zagent_config::codes::pillar as codes;
 use zagent_config::target::TargetSubject;
-use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, TraceStep, Value};
+use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, SecretMask, TraceStep, Value};
 
 use crate::high::HighData;
 use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};
@@ -17,10 +17,10 @@ use crate::merge::extend::{FindBy, extend};
 use crate::pillar::{self, Pillar};
 use crate::plan::{Chunk, Plan};
 use crate::select::{self, TopMatches};
-use crate::session::{CompileSession, ReadRequest};
+use crate::session::template::{RenderPhase, Templates};
+use crate::session::{CompileSession, ReadRequest, render};
 use crate::source_files::{ReachedBy, RenderedPos};
-use crate::template::{RenderPhase, Templates};
-use crate::{link, lower, mask, merge, render, strict};
+use crate::{link, lower, merge, secrets, strict};
 
 /// What to compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,15 +199,16 @@ impl Compiler {
             return diagnostics;
         }
         let mut secrets = self.secrets();
-        mask::collect_secrets(&self.pillar_stage().1.value.clone().into(), &mut secrets);
+        secrets::collect_secrets(&self.pillar_stage().1.value.clone().into(), &mut secrets);
+        let mask = SecretMask::new(&secrets);
         for diagnostic in &mut diagnostics.0 {
             let place = diagnostic.pillar_key.as_deref().and_then(|key| self.pillar_origin(key));
             if let (Some(hint), Some(place)) = (&mut diagnostic.hint, place) {
                 let stop = if hint.ends_with('?') { "" } else { ";" };
                 let _ = write!(hint, "{stop} {}:{}", place.file, place.pos.line);
             }
-            mask::mask_secrets(diagnostic, &secrets);
-            mask::shorten_messages(diagnostic);
+            mask.mask_diagnostic(diagnostic);
+            shorten_messages(diagnostic);
         }
         diagnostics
     }
@@ -386,5 +387,20 @@ impl Compiler {
     #[must_use]
     pub fn files(&self) -> &Arc<dyn FileTree> {
         &self.inputs.states
+    }
+}
+
+/// Maximum length of a message: a quoted value can be as long as a file.
+const MAX_MESSAGE_CHARS: usize = 600;
+
+/// Shortens text that would fill a terminal.
+fn shorten_messages(diagnostic: &mut Diagnostic) {
+    for text in
+        std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.notes).chain(&mut diagnostic.hint)
+    {
+        if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE_CHARS) {
+            text.truncate(end);
+            text.push('…');
+        }
     }
 }

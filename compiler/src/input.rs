@@ -1,9 +1,11 @@
-//! The inputs of the compiler: files, a host, options and limits. It has no other inputs.
+//! The inputs of the compiler: files, a host, the state functions that exist, options and limits. It has no other inputs.
 
 use std::sync::Arc;
 
 use zagent_config::value::MergeStrategy;
 use zagent_config::{Map, Value};
+
+use crate::schema::Schema;
 
 /// The environment that every tree has.
 pub const BASE_ENV: &str = "base";
@@ -258,6 +260,8 @@ pub struct CompileInputs {
     pub pillar: Arc<dyn FileTree>,
     /// The node.
     pub host: Arc<dyn TemplateHost>,
+    /// The state functions that exist.
+    pub schema: &'static Schema,
     /// The options.
     pub options: Arc<CompileOptions>,
 }

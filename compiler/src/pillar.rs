@@ -11,9 +11,8 @@ use zagent_config::value::{MapEntry, MergeStrategy, merge, traverse};
 use zagent_config::{Diagnostic, FileLocation, Map, Pos, Value, glob};
 
 use crate::input::Cipher;
-use crate::render;
 use crate::select::{TOP_FILE, TopPattern, matches_node};
-use crate::session::{CompileSession, ReadRequest};
+use crate::session::{CompileSession, ReadRequest, render};
 use crate::source_files::{FileId, ReachedBy, RenderedPos};
 
 /// Maximum nesting of pillar includes.

@@ -9,7 +9,7 @@ use zagent_config::codes::function as codes;
 use zagent_config::{Diagnostic, Diagnostics, Pos, Value, secret_keys};
 
 use crate::lower::LoweredChunk;
-use crate::schema::{self, ArgsProblem, ParamKinds, ParamTable, ValueMismatch};
+use crate::schema::{self, ArgsProblem, ModuleSchema, ParamKinds, ParamTable, Schema, ValueMismatch};
 use crate::session::CompileSession;
 use crate::source_files::RenderedPos;
 
@@ -22,7 +22,7 @@ pub(crate) fn check(
     session: &CompileSession,
     lowered: &[LoweredChunk],
 ) -> Result<Vec<Diagnostic>, Diagnostics> {
-    let mut tables = ParamTableCache::default();
+    let mut tables = ParamTableCache::new(session.inputs.schema);
     let mut check = StrictChecker { session, diagnostics: Diagnostics::default(), reported: HashSet::new() };
     for one in lowered {
         match tables.get_or_build(&one.chunk.state, &one.chunk.fun) {
@@ -43,7 +43,7 @@ fn unimplemented_warnings(session: &CompileSession, lowered: &[LoweredChunk]) ->
         if !asked.insert((state, fun)) || session.is_external_state(state) {
             continue;
         }
-        if schema::function(state, fun).is_some_and(|f| !f.is_implemented()) {
+        if session.inputs.schema.function(state, fun).is_some_and(|f| !f.is_implemented()) {
             let text = format!("zagent does not implement Salt's `{state}.{fun}`: the state would fail");
             let hint = format!(
                 "add an external module `_states/{state}`, or use `cmd.run` with `unless` or `creates`"
@@ -55,8 +55,8 @@ fn unimplemented_warnings(session: &CompileSession, lowered: &[LoweredChunk]) ->
 }
 
 /// The tables of the functions used so far.
-#[derive(Default)]
 struct ParamTableCache<'c> {
+    schema: &'c Schema,
     known: Vec<(&'c str, &'c str, ParamTable)>,
     places: HashMap<(&'c str, &'c str), usize>,
     /// The last one used: neighbouring states often share a function.
@@ -64,12 +64,16 @@ struct ParamTableCache<'c> {
 }
 
 impl<'c> ParamTableCache<'c> {
+    fn new(schema: &'c Schema) -> Self {
+        Self { schema, known: Vec::new(), places: HashMap::new(), last: 0 }
+    }
+
     fn get_or_build(&mut self, state: &'c str, fun: &'c str) -> Option<&ParamTable> {
         if !self.known.get(self.last).is_some_and(|(s, f, _)| *f == fun && *s == state) {
             self.last = match self.places.get(&(state, fun)) {
                 Some(place) => *place,
                 None => {
-                    let table = ParamTable::new(schema::function(state, fun)?);
+                    let table = ParamTable::new(self.schema.function(state, fun)?);
                     self.known.push((state, fun, table));
                     self.places.insert((state, fun), self.known.len() - 1);
                     self.known.len() - 1
@@ -182,7 +186,7 @@ impl StrictChecker<'_> {
     /// An unknown module or function, unless the tree has it as an external module.
     fn note_unknown(&mut self, one: &LoweredChunk) {
         if !self.session.is_external_state(&one.chunk.state) {
-            self.diagnostics.push(match schema::module(&one.chunk.state) {
+            self.diagnostics.push(match self.session.inputs.schema.module(&one.chunk.state) {
                 Some(module) => unknown_function(self.session, one, module),
                 None => unknown_module(self.session, one),
             });
@@ -217,17 +221,13 @@ fn unknown_module(session: &CompileSession, one: &LoweredChunk) -> Diagnostic {
     let chunk = &one.chunk;
     let text = format!("unknown state module `{}` (in `{}.{}`)", chunk.state, chunk.state, chunk.fun);
     let diagnostic = session.diagnostic(codes::UNKNOWN_STATE_MODULE, one.spot, text);
-    match schema::nearest_module(&chunk.state) {
+    match session.inputs.schema.nearest_module(&chunk.state) {
         Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
         None => diagnostic.hint(format!("to add an external module, create `_states/{}`", chunk.state)),
     }
 }
 
-fn unknown_function(
-    session: &CompileSession,
-    one: &LoweredChunk,
-    module: &schema::StateModule,
-) -> Diagnostic {
+fn unknown_function(session: &CompileSession, one: &LoweredChunk, module: &ModuleSchema) -> Diagnostic {
     let chunk = &one.chunk;
     let text = format!("the state module `{}` has no function `{}`", chunk.state, chunk.fun);
     let diagnostic = session.diagnostic(codes::UNKNOWN_STATE_FUNCTION, one.spot, text);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_function_is_looked_up_once() {
-        let mut tables = ParamTableCache::default();
+        let mut tables = ParamTableCache::new(schema::sample::sample_schema());
         for _ in 0..100 {
             assert!(tables.get_or_build("test", "nop").is_some());
             assert!(tables.get_or_build("file", "managed").is_some());

@@ -1,6 +1,7 @@
 //! A diagnostic: what is wrong in a file that a user wrote, where, how it was reached, and how to fix it.
 //!
-//! Law: a diagnostic never contains a secret, and its code has an explanation (`zagent explain ZA0107`).
+//! Law: every code has an explanation (`zagent explain ZA0107`). Secrets are masked when a diagnostic leaves the
+//! compiler ([`crate::mask`]).
 
 use std::fmt;
 

@@ -38,8 +38,22 @@ impl Revision {
     /// The abbreviated id, for display.
     #[must_use]
     pub fn short(&self) -> &str {
-        &self.0[..12]
+        &self.0[..SHORT_DIGITS]
     }
+}
+
+/// Digits of an abbreviated commit id.
+const SHORT_DIGITS: usize = 12;
+/// The prefix of the revision of a plain directory.
+pub const DIR_PREFIX: &str = "dir:";
+
+/// The abbreviated form of what a record names as its revision: a commit or the digest of a directory is shortened,
+/// without its prefix; anything else, such as a path, stays as it is.
+#[must_use]
+pub fn short_revision(revision: &str) -> &str {
+    let id = revision.strip_prefix(DIR_PREFIX).unwrap_or(revision);
+    let is_id = !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_id { id.get(..SHORT_DIGITS).unwrap_or(id) } else { revision }
 }
 
 impl FromStr for Revision {
@@ -164,6 +178,17 @@ impl NodeId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_abbreviated_and_nothing_else_is() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(id.parse::<Revision>().unwrap().short(), "0123456789ab");
+        assert_eq!(short_revision(id), "0123456789ab");
+        assert_eq!(short_revision(&format!("dir:{id}")), "0123456789ab");
+        for whole in ["", "dir:", "starter", "/srv/states/and/more", "abc"] {
+            assert_eq!(short_revision(whole), whole);
+        }
+    }
 
     #[test]
     fn accepts_host_names_and_rejects_unsafe_names() {

@@ -3,8 +3,13 @@
 //! Law: after a crash, a file has the old or the new content; two writers run one after the other; no other user can
 //! read it (0600 in a directory with 0700), and a file over the size limit is not read.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "owns the atomic write of the agent's own files and waits for their lock"
+)]
+
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,6 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::atomic_file::{AtomicFile, sync_parent};
 
 /// Maximum bytes of such a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -136,13 +143,9 @@ pub fn remove(path: &Path) -> Result<bool, JsonFileError> {
     }
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
-}
-
 /// The directory of a file, locked against other writers.
 struct LockedDir {
-    dir: File,
+    _lock: File,
 }
 
 impl LockedDir {
@@ -157,7 +160,7 @@ impl LockedDir {
         let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { dir }),
+                Ok(()) => return Ok(Self { _lock: dir }),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < until => {
                     std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
@@ -170,8 +173,7 @@ impl LockedDir {
         }
     }
 
-    /// Writes a temporary file and renames it. The temporary name is always the same, so a crash leaves at most one
-    /// file, and the next writer replaces it.
+    /// Replaces the file, under the lock.
     fn replace_file(&self, path: &Path, value: &impl Serialize) -> Result<(), JsonFileError> {
         let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
         let mut bytes = serde_json::to_vec_pretty(value).map_err(|e| failed(e.into()))?;
@@ -179,25 +181,7 @@ impl LockedDir {
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, TOO_LARGE)));
         }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let beside = path.with_file_name(name);
-        let written = || -> io::Result<()> {
-            match std::fs::remove_file(&beside) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            std::fs::rename(&beside, path)?;
-            self.dir.sync_all()
-        };
-        written().map_err(|e| {
-            // The rest of a failed write is useless.
-            let _ = std::fs::remove_file(&beside);
-            failed(e)
-        })
+        AtomicFile::durable(0o600).single_writer().write(path, &bytes).map_err(failed)
     }
 }
 

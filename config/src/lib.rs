@@ -1,6 +1,10 @@
 //! Everything a user writes for zagent, parsed and checked: configuration, ids, paths, targets; and the values
 //! and diagnostics that all crates share.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
+pub mod atomic_file;
+pub mod backoff;
 pub mod codes;
 pub mod cron;
 pub mod diagnostic;

@@ -1,7 +1,7 @@
 //! Every path the agent uses, from two directories: `root` holds what the agent writes, the configuration directory
 //! what users write.
 //!
-//! Law: no other file joins a path of the agent's own.
+//! Law: the agent's directories are named only here (held by `tests/laws.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,8 @@ pub const FRAGMENTS_DIR: &str = "conf.d";
 pub const DEFAULT_BAKED: &str = "/usr/share/zagent/states";
 /// Custom facts: YAML files and executables.
 pub const DEFAULT_FACTS_DIR: &str = "/etc/zagent/facts.d";
+/// Keys that decrypt `gpg` values in pillar.
+pub const DEFAULT_GPG_HOME: &str = "/etc/zagent/gpgkeys";
 /// Keys whose signatures are accepted.
 pub const DEFAULT_ALLOWED_SIGNERS: &str = "/etc/zagent/allowed_signers";
 

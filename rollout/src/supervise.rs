@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use zagent_config::backoff::Backoff;
+
 /// A moment: the time since the supervisor started.
 pub type SupervisorTime = Duration;
 
@@ -43,7 +45,7 @@ impl RestartPolicy {
         if failures >= self.degraded_after {
             return self.degraded_delay;
         }
-        self.base_delay.saturating_mul(2_u32.saturating_pow(failures)).min(self.max_delay)
+        Backoff::new(self.base_delay, self.max_delay).delay(failures)
     }
 }
 

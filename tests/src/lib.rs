@@ -2,6 +2,8 @@
 //! compilations or runs are equal; random or in-memory trees and nodes; hosts to run one SLS on, and complete Debian
 //! containers to run the agent on; the state matrix; whole fleets on virtual time; hostile inputs.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 pub mod container;
 pub mod corpus;
 pub mod fleet;

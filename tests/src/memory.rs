@@ -87,6 +87,7 @@ pub fn inputs(states: Tree, pillar: Tree, grains: Value, options: CompileOptions
         states: Arc::new(states),
         pillar: Arc::new(pillar),
         host: Arc::new(Node::new(grains)),
+        schema: zagent_states::schema(),
         options: Arc::new(options),
     }
 }

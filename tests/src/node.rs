@@ -1,6 +1,6 @@
 //! A repository of states and a node that follows it: real `git` on one side, the whole program on the other.
 //!
-//! Law: both use their own scratch directories and nothing from the user who runs the tests. `$D` in a file of the
+//! Both use their own scratch directories and nothing from the user who runs the tests. `$D` in a file of the
 //! repository stands for the directory that acts as the host.
 
 use std::cell::{Cell, RefCell};
@@ -204,7 +204,7 @@ pub fn zagent(words: &[&str]) -> Said {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let exit = zagent::cli::run(args, &mut out, &mut err, (false, false));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Said { exit: exit as u8, out: text(out), err: text(err) }
+    Said { exit: zagent::exit_code::code(exit), out: text(out), err: text(err) }
 }
 
 /// The output of the program.

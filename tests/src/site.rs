@@ -1,6 +1,6 @@
 //! One SLS in, the result of a run on its own host out: states, host and the agent's root are in a scratch directory.
 //!
-//! Law: nothing outside the scratch directory is touched, and a run that hangs is stopped and reported.
+//! Nothing outside the scratch directory is touched, and a run that hangs is stopped and reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};

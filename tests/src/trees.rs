@@ -1,6 +1,6 @@
 //! A seed in, a states tree and a host out: the same seed gives the same pair.
 //!
-//! Law: every tree compiles. Requisites point back, so there is no cycle; commands succeed and touch only files that
+//! Every tree compiles. Requisites point back, so there is no cycle; commands succeed and touch only files that
 //! no other state manages; no file has two names.
 
 use std::fmt::Write as _;

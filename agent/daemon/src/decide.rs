@@ -1,7 +1,8 @@
 //! Offers of the remotes and orders for the node in, revision that it should run out.
 //!
-//! Law: pure. A pin takes precedence over a rollout, a rollout over a branch, a testing branch over the
-//! followed branch as long as it is based on it; a quarantined or recently refused revision is not accepted.
+//! Law: pure (held by `tests/laws.rs`). A pin takes precedence over a rollout, a rollout over a branch, a testing
+//! branch over the followed branch as long as it is based on it; a quarantined or recently refused revision is not
+//! accepted.
 //!
 //! A revision from a rollout is checked like a head: it must descend from the last accepted revision of the
 //! followed branch, unless the order says `anyway`. A rollback after a failure is different: the previous
@@ -21,7 +22,8 @@ const REFUSED_RETRY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const FETCH_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// In which role a revision is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RevisionRole {
     /// The head of the followed branch.
     Followed,

@@ -1,42 +1,39 @@
-//! Error of a command in, message, JSON form and exit code out.
+//! Error of a turn or a command in, message, JSON form and exit status out. The numbers are in `exit_code.rs` of the
+//! program.
 
 use zagent_cache::CacheError;
 use zagent_config::{Diagnostic, Diagnostics};
 
-/// Exit status of the program.
+/// How a command ended, as the exit code of the program says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// Success.
-    Success = 0,
+    Success,
     /// A state failed, or a check found something.
-    Failed = 1,
+    Failed,
     /// The command line or the configuration is invalid.
-    Usage = 2,
+    Usage,
+    /// Detailed: changes.
+    Changes,
     /// Detailed: failures.
-    Failures = 4,
+    Failures,
     /// Detailed: changes and failures.
-    ChangesAndFailures = 6,
+    ChangesAndFailures,
     /// The states do not compile.
-    NotCompiled = 65,
+    NotCompiled,
     /// A remote cannot be reached.
-    Unreachable = 69,
+    Unreachable,
     /// Another run is active.
-    Locked = 75,
+    Locked,
     /// A revision failed verification.
-    Refused = 76,
+    Refused,
     /// Permission denied.
-    Permission = 77,
-}
-
-impl ExitStatus {
-    /// Detailed: changes. The same number as [`ExitStatus::Usage`], as Puppet users expect.
-    #[expect(non_upper_case_globals, reason = "it reads as one of the variants")]
-    pub const Changes: Self = Self::Usage;
+    Permission,
 }
 
 /// Why a command has no result.
 #[derive(Debug)]
-pub enum CliError {
+pub enum AgentError {
     /// The command line, the configuration or a file named there.
     Usage {
         /// What is wrong.
@@ -59,7 +56,7 @@ pub enum CliError {
     Configuration(Diagnostics),
 }
 
-impl CliError {
+impl AgentError {
     /// A usage error.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), hint: None }
@@ -139,7 +136,7 @@ impl CliError {
     }
 }
 
-impl From<Diagnostics> for CliError {
+impl From<Diagnostics> for AgentError {
     fn from(faults: Diagnostics) -> Self {
         Self::CompileErrors(faults)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zagent_cache::CommitTree;
 use zagent_compiler::FileTree;
+use zagent_config::ids::short_revision;
 
 use zagent_compiler::BASE_ENV;
 
@@ -45,6 +46,6 @@ impl FileTree for GitFiles {
 
     fn display(&self, _env: &str, path: &str) -> String {
         let commit = self.tree.commit_id();
-        format!("{}:{}{path}", commit.get(..10).unwrap_or(commit), self.under)
+        format!("{}:{}{path}", short_revision(commit), self.under)
     }
 }

@@ -3,6 +3,8 @@
 //! Law: a fixed list of grains, the one set in `rollout.role` and those in `rollout.facts`, each of limited
 //! size: every reader of the board sees a report.
 
+#![expect(clippy::disallowed_methods, reason = "a report carries the time at which it is made")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

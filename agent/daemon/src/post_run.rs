@@ -3,6 +3,11 @@
 //! Law: a new revision that breaks the host is rolled back: the host returns to the previous generation, and
 //! the revision is quarantined. An interrupted trial continues with the next run.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
+
 use jiff::Timestamp;
 use zagent_cache::{Cache, Generation};
 use zagent_config::Value;
@@ -14,8 +19,9 @@ use super::rollout_state::RolloutState;
 use super::states_source::{SourceGuard, StatesSource};
 use super::sync;
 use super::trial::{GenerationTrial, MAX_TRIES};
-use super::turn::{CompletedRun, Turn, TurnHooks, TurnOutcome, save_memory};
-use crate::error::{CliError, ExitStatus};
+use super::turn::{CompletedRun, Turn, TurnOutcome, save_memory};
+use super::turn_runner::TurnRunner;
+use crate::error::{AgentError, ExitStatus};
 use crate::health;
 use crate::health::{RETRY_INTERVAL, Regressions};
 use crate::notify::{NotifyEvent, audit, run_occasions, webhook};
@@ -46,30 +52,30 @@ impl Turn<'_> {
         cache: &Cache,
         source: StatesSource,
         memory: &mut AgentMemory,
-        hooks: &mut dyn TurnHooks,
-    ) -> Result<TurnOutcome, CliError> {
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<TurnOutcome, AgentError> {
         if self.test {
-            let ran = hooks.run(&source, self.trigger)?;
+            let ran = runner.run(&source, self.trigger)?;
             return Ok(TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() });
         }
         // While a rollout judges the generation on trial, this is an ordinary run of it.
         let judged = RolloutState::read(&self.settings.paths())
             .is_ok_and(|rollout_state| rollout_state.is_judging(sync::plain_revision(&source.revision)));
         if judged {
-            let ran = hooks.run(&source, self.trigger)?;
-            let told = self.note_run(&ran, false, None, memory, hooks);
-            self.note_reboot_request(&ran.report, hooks);
-            return Ok(self.finish_run(ran, told, memory, hooks));
+            let ran = runner.run(&source, self.trigger)?;
+            let told = self.note_run(&ran, false, None, memory, runner);
+            self.note_reboot_request(&ran.report, runner);
+            return Ok(self.finish_run(ran, told, memory, runner));
         }
-        let tried = self.attempt(&source, memory, hooks)?;
+        let tried = self.attempt(&source, memory, runner)?;
         if let Some(why) = &tried.rejection {
-            return self.roll_back(cache, &source, why, memory, hooks);
+            return self.roll_back(cache, &source, why, memory, runner);
         }
         if tried.on_trial && !self.partial && tried.report.as_ref().is_some_and(|report| !report.canceled) {
-            self.end_trial(hooks);
+            self.end_trial(runner);
         }
-        save_memory(memory, &self.settings.paths(), hooks);
-        self.reboot_if_needed(hooks);
+        save_memory(memory, &self.settings.paths(), runner);
+        self.reboot_if_needed(runner);
         Ok(TurnOutcome { report: tried.report, ..TurnOutcome::default() })
     }
 
@@ -78,32 +84,32 @@ impl Turn<'_> {
         &self,
         source: &StatesSource,
         memory: &mut AgentMemory,
-        hooks: &mut dyn TurnHooks,
-    ) -> Result<AttemptResult, CliError> {
-        let trial = self.next_trial(source, hooks);
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<AttemptResult, AgentError> {
+        let trial = self.next_trial(source, runner);
         if trial.as_ref().is_some_and(|trial| trial.tries > MAX_TRIES) {
             let why = format!("{MAX_TRIES} runs of it were interrupted before they finished");
             return Ok(AttemptResult { report: None, on_trial: true, rejection: Some(why) });
         }
-        let ran = match hooks.run(source, self.trigger) {
+        let ran = match runner.run(source, self.trigger) {
             Ok(ran) => ran,
             Err(trouble) => {
                 if let Some(trial) = trial.filter(|_| trouble.exit() == ExitStatus::Locked) {
                     // It never started: that does not count as an attempt.
-                    self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, hooks);
+                    self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, runner);
                 }
                 return Err(trouble);
             }
         };
-        let told = self.note_run(&ran, trial.is_some(), None, memory, hooks);
-        self.note_reboot_request(&ran.report, hooks);
+        let told = self.note_run(&ran, trial.is_some(), None, memory, runner);
+        self.note_reboot_request(&ran.report, runner);
         let before = trial.as_ref().and_then(|trial| trial.before.as_deref());
         let lost = self.find_regressions(before.unwrap_or_default(), &ran.report, memory);
         let is_bad = trial.is_some() && lost.requires_rollback();
         if !is_bad && lost != Regressions::default() {
-            hooks.warn(&lost.summary());
+            runner.warn(&lost.summary());
         }
-        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
+        told.join().iter().for_each(|error| runner.warn(&error_chain(error)));
         Ok(AttemptResult {
             report: Some(ran.report),
             on_trial: trial.is_some(),
@@ -112,26 +118,27 @@ impl Turn<'_> {
     }
 
     /// The trial of the generation, one attempt further; the first attempt records the checks from before.
-    fn next_trial(&self, source: &StatesSource, hooks: &mut dyn TurnHooks) -> Option<GenerationTrial> {
+    fn next_trial(&self, source: &StatesSource, runner: &mut TurnRunner<'_>) -> Option<GenerationTrial> {
         let SourceGuard::Generation(generation, _) = &source.guard else { return None };
         let mut trial = GenerationTrial::load(&self.settings.paths(), generation.name())?;
         if trial.before.is_none() {
-            trial.before = Some(health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel));
+            trial.before =
+                Some(health::run_checks(self.machine, &self.settings.health, RETRY_INTERVAL, self.cancel));
         }
         trial.tries += 1;
-        self.save_trial(&trial, hooks);
+        self.save_trial(&trial, runner);
         Some(trial)
     }
 
-    fn save_trial(&self, trial: &GenerationTrial, hooks: &mut dyn TurnHooks) {
+    fn save_trial(&self, trial: &GenerationTrial, runner: &mut TurnRunner<'_>) {
         if let Err(error) = trial.save(&self.settings.paths()) {
-            hooks.warn(&error_chain(&error));
+            runner.warn(&error_chain(&error));
         }
     }
 
-    pub fn end_trial(&self, hooks: &mut dyn TurnHooks) {
+    pub fn end_trial(&self, runner: &mut TurnRunner<'_>) {
         if let Err(error) = GenerationTrial::end(&self.settings.paths()) {
-            hooks.warn(&error_chain(&error));
+            runner.warn(&error_chain(&error));
         }
     }
 
@@ -142,13 +149,13 @@ impl Turn<'_> {
         news: bool,
         rolled_back: Option<&str>,
         memory: &mut AgentMemory,
-        hooks: &mut dyn TurnHooks,
+        runner: &mut TurnRunner<'_>,
     ) -> webhook::PendingWebhooks {
         let failed_before = memory.failures > 0;
         memory.note_run(&ran.report, news, self.partial);
         let path = self.settings.audit.clone().unwrap_or_else(|| self.settings.paths().audit());
         if let Err(error) = audit::write(&path, &ran.report, &ran.mask) {
-            hooks.warn(&error_chain(&error));
+            runner.warn(&error_chain(&error));
         }
         let mut occasions = run_occasions(&ran.report, failed_before);
         occasions.extend(rolled_back.map(|_| WebhookOccasion::Rollback));
@@ -171,7 +178,7 @@ impl Turn<'_> {
 
     /// Current health of the host, also saved for the status.
     pub fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
-        let found = health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel);
+        let found = health::run_checks(self.machine, &self.settings.health, RETRY_INTERVAL, self.cancel);
         let now = Timestamp::now();
         memory.health = found.iter().map(|verdict| status::HealthStatus::from_result(verdict, now)).collect();
         found
@@ -184,35 +191,41 @@ impl Turn<'_> {
         bad: &StatesSource,
         why: &str,
         memory: &mut AgentMemory,
-        hooks: &mut dyn TurnHooks,
-    ) -> Result<TurnOutcome, CliError> {
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<TurnOutcome, AgentError> {
         let paths = self.settings.paths();
-        self.end_trial(hooks);
+        self.end_trial(runner);
         let failed = TurnOutcome { rolled_back: true, ..TurnOutcome::default() };
         let Ok(revision) = sync::plain_revision(&bad.revision).parse::<Revision>() else {
-            hooks.warn(&format!("{why}; the baked states cannot be rolled back"));
-            save_memory(memory, &paths, hooks);
+            runner.warn(&format!("{why}; the baked states cannot be rolled back"));
+            save_memory(memory, &paths, runner);
             return Ok(failed);
         };
-        self.quarantine(&revision, why, memory, hooks);
+        self.quarantine(&revision, why, memory, runner);
         let back = match cache.rollback(None) {
             Ok(back) => back,
             Err(error) => {
-                hooks.warn(&format!("{why}; there is nothing to roll back to: {}", error_chain(&error)));
-                save_memory(memory, &paths, hooks);
+                runner.warn(&format!("{why}; there is nothing to roll back to: {}", error_chain(&error)));
+                save_memory(memory, &paths, runner);
                 return Ok(failed);
             }
         };
-        self.rerun_current(back, (revision.short(), why), memory, hooks)
+        self.rerun_current(back, (revision.short(), why), memory, runner)
     }
 
     /// From now on the revision is left alone.
-    pub fn quarantine(&self, bad: &Revision, why: &str, memory: &mut AgentMemory, hooks: &mut dyn TurnHooks) {
+    pub fn quarantine(
+        &self,
+        bad: &Revision,
+        why: &str,
+        memory: &mut AgentMemory,
+        runner: &mut TurnRunner<'_>,
+    ) {
         let now = Timestamp::now();
         let run = memory.last_run.as_ref().map(|run| run.run.clone()).unwrap_or_default();
         let one = QuarantinedRevision { revision: bad.clone(), since: now, reason: why.to_owned(), run };
         if let Err(error) = Quarantine::add(&self.settings.paths(), one) {
-            hooks.warn(&error_chain(&error));
+            runner.warn(&error_chain(&error));
         }
         memory.hold_revision(bad.clone(), HoldReason::Quarantined, format!("it is quarantined: {why}"), now);
     }
@@ -223,22 +236,23 @@ impl Turn<'_> {
         back: Generation,
         (bad, why): (&str, &str),
         memory: &mut AgentMemory,
-        hooks: &mut dyn TurnHooks,
-    ) -> Result<TurnOutcome, CliError> {
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<TurnOutcome, AgentError> {
         let paths = self.settings.paths();
-        hooks.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
+        runner.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
         memory.rollbacks += 1;
         // Whatever the following run does, the rollback is recorded.
-        save_memory(memory, &paths, hooks);
-        let source = StatesSource::from_generation(back).map_err(|error| CliError::from_cache(&error))?;
-        let ran = hooks.run(&source, RunTrigger::Rollout)?;
+        save_memory(memory, &paths, runner);
+        let source = StatesSource::from_generation(back).map_err(|error| AgentError::from_cache(&error))?;
+        let ran = runner.run(&source, RunTrigger::Rollout)?;
         let words = format!("rolled back from {bad}: {why}");
-        let told = self.note_run(&ran, true, Some(&words), memory, hooks);
+        let told = self.note_run(&ran, true, Some(&words), memory, runner);
         for verdict in self.check_health(memory).iter().filter(|verdict| !verdict.ok) {
-            hooks.warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));
+            runner
+                .warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));
         }
-        save_memory(memory, &paths, hooks);
-        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
+        save_memory(memory, &paths, runner);
+        told.join().iter().for_each(|error| runner.warn(&error_chain(error)));
         Ok(TurnOutcome { report: Some(ran.report), rolled_back: true, ..TurnOutcome::default() })
     }
 
@@ -248,43 +262,43 @@ impl Turn<'_> {
         ran: CompletedRun,
         told: webhook::PendingWebhooks,
         memory: &AgentMemory,
-        hooks: &mut dyn TurnHooks,
+        runner: &mut TurnRunner<'_>,
     ) -> TurnOutcome {
-        save_memory(memory, &self.settings.paths(), hooks);
-        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
-        self.reboot_if_needed(hooks);
+        save_memory(memory, &self.settings.paths(), runner);
+        told.join().iter().for_each(|error| runner.warn(&error_chain(error)));
+        self.reboot_if_needed(runner);
         TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() }
     }
 
     /// Records that a changed state requests a reboot: `fire_event: zagent/reboot`.
-    fn note_reboot_request(&self, report: &RunReport, hooks: &mut dyn TurnHooks) {
+    fn note_reboot_request(&self, report: &RunReport, runner: &mut TurnRunner<'_>) {
         let asks = |state: &&StateOutcome| {
             state.status() == StateStatus::Changed
                 && state.details.get("event").and_then(Value::as_str) == Some(REBOOT_EVENT)
         };
         let Some(state) = report.states.iter().find(asks) else { return };
-        let reason = format!("the state `{}` asked for it", state.id);
+        let reason = format!("the state `{}` requested it", state.id);
         let (paths, host) = (self.settings.paths(), zagent_host::reboot::RebootHost::default());
         if let Err(error) = zagent_host::reboot::request_reboot(&paths, &host, &reason, Timestamp::now()) {
-            hooks.warn(&error_chain(&error));
+            runner.warn(&error_chain(&error));
         }
     }
 
     /// Reboots the host when that is needed and allowed.
-    fn reboot_if_needed(&self, hooks: &mut dyn TurnHooks) {
+    fn reboot_if_needed(&self, runner: &mut TurnRunner<'_>) {
         let (paths, host) = (self.settings.paths(), zagent_host::reboot::RebootHost::default());
         let needed = match zagent_host::reboot::reboot_needed(&paths, &host) {
             Ok(needed) => needed,
-            Err(error) => return hooks.warn(&error_chain(&error)),
+            Err(error) => return runner.warn(&error_chain(&error)),
         };
         let Some(need) = needed else { return };
         let (rules, windows, now) = (&self.settings.reboot, &self.settings.windows, Timestamp::now());
         let standing = windows::window_state(windows, now, &local_zone());
         match reboot::decide(rules, Some(&need), windows, standing, now) {
             reboot::RebootDecision::Reboot { notice } => {
-                hooks.warn(&format!("rebooting: {}", need.reason));
+                runner.warn(&format!("rebooting: {}", need.reason));
                 if let Err(error) = host.reboot(&need.reason, notice, self.cancel) {
-                    hooks.warn(&error_chain(&error));
+                    runner.warn(&error_chain(&error));
                 }
             }
             reboot::RebootDecision::Wait { why } => tracing::info!(need.reason, why, "a reboot is needed"),

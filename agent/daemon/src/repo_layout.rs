@@ -96,7 +96,7 @@ impl RepoSource {
     pub fn name(&self) -> String {
         match self {
             Self::Dir(root) => root.display().to_string(),
-            Self::Commit(tree) => tree.commit_id().get(..10).unwrap_or_default().to_owned(),
+            Self::Commit(tree) => zagent_config::ids::short_revision(tree.commit_id()).to_owned(),
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Law: without `NOTIFY_SOCKET` nothing happens, and an unresponsive service manager never stops the daemon.
 
+#![expect(clippy::disallowed_methods, reason = "the service manager passes its socket in the environment")]
+
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -2,6 +2,10 @@
 //!
 //! Law: a failure changes nothing; the last good generation stays, and the reason is saved.
 
+#![expect(clippy::disallowed_methods, reason = "remotes back off by the clock")]
+
+mod ancestry;
+mod offer;
 pub mod ordered;
 
 use std::path::{Path, PathBuf};
@@ -12,24 +16,19 @@ use zagent_cache::source::{
     Deadline, DirSource, FetchTarget, RemoteHeads, RemotePoll, Remotes, SourceError, SourceErrorKind,
 };
 use zagent_cache::{
-    Ancestry, Cache, CacheError, DIR_PREFIX, Generation, ObjectStore, Refusal, StagedRevision, VerifiedTree,
-    VerifyContext,
+    Ancestry, Cache, CacheError, DIR_PREFIX, Generation, ObjectStore, Refusal, VerifiedTree, VerifyContext,
 };
 use zagent_config::ids::Revision;
 use zagent_config::settings::{RemoteSettings, Settings};
 
 use super::decide::{NodeView, RemoteOffer, RevisionRole, SyncDecision, decide_revision};
-use super::memory::{AgentMemory, HeldRevision, HoldReason, TestingAncestry};
+use super::handover::Handover;
+use super::memory::{AgentMemory, HeldRevision, HoldReason};
 use super::operator_orders::OperatorOrders;
 use super::trial::GenerationTrial;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::operator::pin::{NodePin, PinTarget};
 use zagent_config::error_chain;
-
-/// Depths to which a history is fetched to find out whether one commit descends from another.
-const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];
-/// The whole history.
-const WHOLE_HISTORY: u32 = i32::MAX.unsigned_abs();
 
 /// Options of a sync.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,8 +76,10 @@ pub struct StatesSync<'a> {
     pub seed: u64,
     /// Additional messages.
     pub notes: Vec<String>,
-    /// Checks whether the states of a directory compile for this node.
-    pub check_compiles: &'a mut dyn FnMut(&Path) -> Result<(), CliError>,
+    /// What the daemon polled and decided.
+    pub handover: Option<&'a Handover>,
+    /// Checks whether the states of a directory, which belong to a revision, compile for this node.
+    pub check_compiles: &'a mut dyn FnMut(&Path, &str) -> Result<(), AgentError>,
 }
 
 impl StatesSync<'_> {
@@ -94,10 +95,17 @@ impl StatesSync<'_> {
         let deadline = Deadline::after(source.timeout);
         let mut remotes = followed_remotes(self.settings, self.orders.pin.as_ref(), self.seed);
         self.memory.retain_remotes(&remotes);
-        let testing = testing_branch(self.settings);
-        let RemotePoll { heads: found, failed } = remotes.poll(testing.as_deref(), Instant::now(), deadline);
-        self.memory.note_remotes(&failed, found.as_ref(), now);
-        let Some(found) = found else { return Ok(SyncOutcome::Offline(failed)) };
+        let given = self.accept_handover(&remotes, options, now)?;
+        let (found, decided) = match given {
+            Some((found, decided)) => {
+                self.memory.note_remotes(&[], Some(&found), now);
+                (found, Some(decided))
+            }
+            None => match self.poll_remotes(&mut remotes, deadline, now) {
+                Ok(found) => (found, None),
+                Err(failed) => return Ok(SyncOutcome::Offline(failed)),
+            },
+        };
         let offer = RemoteOffer { head: found.head.clone(), testing: found.testing.clone() };
         if !options.preview
             && let Err(error) =
@@ -105,18 +113,30 @@ impl StatesSync<'_> {
         {
             self.notes.push(error_chain(&error));
         }
-        let mut wanted = self.decide(&offer, options, now)?;
+        let mut wanted = decided.map_or_else(|| self.decide(&offer, options, now), Ok)?;
         if let SyncDecision::CheckTesting(testing, head) = wanted {
             self.check_testing(&mut remotes, &found, (testing, head), deadline)?;
             wanted = self.decide(&offer, options, now)?;
         }
         self.note_testing(&offer, &found);
         self.memory.note_offer(&wanted, &offer, &found, self.orders, now);
+        self.apply_decision(wanted, &mut remotes, &found, options, (deadline, now))
+    }
+
+    /// Does what was decided.
+    fn apply_decision(
+        &mut self,
+        wanted: SyncDecision,
+        remotes: &mut Remotes,
+        found: &RemoteHeads,
+        options: SyncOptions,
+        (deadline, now): (Deadline, Timestamp),
+    ) -> Result<SyncOutcome, CacheError> {
         match wanted {
-            SyncDecision::Nothing => Ok(SyncOutcome::Offline(vec![no_branch_error(&found)])),
+            SyncDecision::Nothing => Ok(SyncOutcome::Offline(vec![no_branch_error(found)])),
             SyncDecision::Current(revision, role) if options.reverify => {
-                let offered = OfferedRevision { found: &found, revision: &revision, role };
-                let taken = self.take_revision(&mut remotes, &offered, options, (deadline, now));
+                let offered = OfferedRevision { found, revision: &revision, role };
+                let taken = self.take_revision(remotes, &offered, options, (deadline, now));
                 let held = |NotTaken(why, message)| HeldRevision {
                     revision: revision.clone(),
                     why,
@@ -150,8 +170,8 @@ impl StatesSync<'_> {
                         now,
                     )));
                 }
-                let offered = OfferedRevision { found: &found, revision: &revision, role };
-                match self.take_revision(&mut remotes, &offered, options, (deadline, now)) {
+                let offered = OfferedRevision { found, revision: &revision, role };
+                match self.take_revision(remotes, &offered, options, (deadline, now)) {
                     Ok(synced) => {
                         self.memory.held = None;
                         Ok(synced)
@@ -235,7 +255,7 @@ impl StatesSync<'_> {
                     ObjectStore::open(self.settings.paths().repository()).map_err(CacheError::from)?;
                 let want = FetchTarget { remote: found.remote, branch: &branch, revision };
                 remotes.fetch(want, &store, Instant::now(), deadline)?;
-                let mut line = BranchHistory { remotes, store: &store, want, deadline };
+                let mut line = ancestry::BranchHistory { remotes, store: &store, want, deadline };
                 let staged = self.cache.stage_commit(&store, revision)?;
                 let ancestry = self.ancestry(&staged, &line_name, options, &mut line)?;
                 (staged, ancestry)
@@ -250,9 +270,14 @@ impl StatesSync<'_> {
             base_branch: (role == RevisionRole::Testing).then_some(found.branch.as_str()),
             allow_rewind: options.allow_rewind,
         };
-        let verified = staged.verify(&proof)?;
-        if let Err(trouble) = (self.check_compiles)(&verified.dir()) {
-            // The temporary directory means nothing to the author.
+        let mut verified = staged.verify(&proof)?;
+        // A plan holds paths of its tree: it is compiled where the tree stays, and then run as it is.
+        if !options.preview {
+            verified.place()?;
+        }
+        let compiled = (self.check_compiles)(&verified.dir(), &verified.record().revision);
+        if let Err(trouble) = compiled {
+            // The directory means nothing to the author.
             let words = trouble.summary().replace(&format!("{}/", verified.dir().display()), "");
             return Err(NotTaken(HoldReason::Broken, format!("it does not compile: {words}")));
         }
@@ -268,34 +293,6 @@ impl StatesSync<'_> {
         Ok(SyncOutcome::Published(Box::new(generation)))
     }
 
-    /// Whether a tree descends from the last accepted one; computed only when it matters.
-    fn ancestry(
-        &self,
-        staged: &StagedRevision,
-        branch: &str,
-        options: SyncOptions,
-        line: &mut BranchHistory<'_>,
-    ) -> Result<Ancestry, NotTaken> {
-        if !self.settings.trust.fast_forward || options.allow_rewind {
-            return Ok(Ancestry::Unknown);
-        }
-        let doubted =
-            staged.unproven_ancestor(branch)?.and_then(|revision| revision.parse::<Revision>().ok());
-        let Some(old) = doubted else { return Ok(Ancestry::Unknown) };
-        match line.ancestry(&old) {
-            // In doubt it is refused: the server could hide the history that proves the rewrite.
-            Ancestry::Unknown => Err(NotTaken(
-                HoldReason::Unfetched,
-                format!(
-                    "cannot trace its history back to {}, which was accepted before; \
-                     to accept it anyway: `zagent source sync --allow-rewind`",
-                    old.short()
-                ),
-            )),
-            known => Ok(known),
-        }
-    }
-
     /// Revision that the node should have.
     fn decide(
         &self,
@@ -303,6 +300,16 @@ impl StatesSync<'_> {
         options: SyncOptions,
         now: Timestamp,
     ) -> Result<SyncDecision, CacheError> {
+        self.with_view(options, now, |view| decide_revision(offer, view, now))
+    }
+
+    /// Calls `decide` with what the node knows about itself.
+    fn with_view<T>(
+        &self,
+        options: SyncOptions,
+        now: Timestamp,
+        decide: impl FnOnce(&NodeView<'_>) -> T,
+    ) -> Result<T, CacheError> {
         let current = self.cache.current()?;
         let quarantined = self.orders.quarantined_revisions();
         let constraint =
@@ -316,93 +323,13 @@ impl StatesSync<'_> {
             weighed: self.memory.weighed.as_ref(),
             retry_refused: options.retry_refused || options.allow_rewind,
         };
-        Ok(decide_revision(offer, &standing, now))
-    }
-
-    /// Reports a testing branch that does not count.
-    fn note_testing(&mut self, offer: &RemoteOffer, found: &RemoteHeads) {
-        let standing = NodeView { weighed: self.memory.weighed.as_ref(), ..NodeView::default() };
-        if self.orders.pin.is_none() && standing.testing_counts(offer) == Some(false) {
-            self.notes.push(format!(
-                "the branch `{}` is not based on `{}` and is ignored: rebase it, or delete it",
-                testing_branch(self.settings).unwrap_or_default(),
-                found.branch
-            ));
-        }
-    }
-
-    /// Finds out whether a testing branch counts: it is based on the followed branch, as offered and as
-    /// accepted. When unknown it does not count, and is checked again with the next head.
-    fn check_testing(
-        &mut self,
-        remotes: &mut Remotes,
-        found: &RemoteHeads,
-        (testing, head): (Revision, Revision),
-        deadline: Deadline,
-    ) -> Result<(), CacheError> {
-        let branch = testing_branch(self.settings).unwrap_or_default();
-        let store = ObjectStore::open(self.settings.paths().repository())?;
-        let want = FetchTarget { remote: found.remote, branch: &branch, revision: &testing };
-        let fetched = if store.has_commit(&testing) {
-            Ok(())
-        } else {
-            remotes.fetch(want, &store, Instant::now(), deadline)
-        };
-        let counts = match fetched {
-            Err(error) => {
-                self.notes.push(format!("the branch `{branch}` cannot be fetched: {}", error_chain(&error)));
-                false
-            }
-            Ok(()) => {
-                let accepted = self
-                    .cache
-                    .newest_accepted(&found.branch)?
-                    .and_then(|newest| newest.revision.parse().ok());
-                let mut line = BranchHistory { remotes, store: &store, want, deadline };
-                let mut below = [Some(head.clone()), accepted].into_iter().flatten();
-                below.all(|old| line.ancestry(&old) == Ancestry::Descendant)
-            }
-        };
-        self.memory.weighed = Some(TestingAncestry { testing, head, counts });
-        Ok(())
+        Ok(decide(&standing))
     }
 
     fn branch_name(&self, found: &RemoteHeads, role: RevisionRole) -> String {
         match role {
             RevisionRole::Testing => testing_branch(self.settings).unwrap_or_else(|| found.branch.clone()),
             _ => found.branch.clone(),
-        }
-    }
-}
-
-/// A branch with a history that can be fetched further.
-struct BranchHistory<'a> {
-    remotes: &'a mut Remotes,
-    store: &'a ObjectStore,
-    want: FetchTarget<'a>,
-    deadline: Deadline,
-}
-
-impl BranchHistory<'_> {
-    /// Whether the wanted commit descends from another. Unknown when it cannot be decided within the
-    /// deadline.
-    fn ancestry(&mut self, old: &Revision) -> Ancestry {
-        let mut steps = DEEPEN_STEPS.into_iter();
-        loop {
-            match self.store.is_ancestor(old, self.want.revision) {
-                Ok(Some(true)) => return Ancestry::Descendant,
-                Ok(Some(false)) => return Ancestry::NotDescendant,
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "cannot read the history");
-                    return Ancestry::Unknown;
-                }
-            }
-            let Some(by) = steps.next() else { return Ancestry::Unknown };
-            if let Err(error) = self.remotes.deepen(self.want, self.store, by, self.deadline) {
-                tracing::warn!(error = error_chain(&error), "cannot fetch more of the history");
-                return Ancestry::Unknown;
-            }
         }
     }
 }
@@ -462,6 +389,14 @@ pub fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -
         source.remotes.iter_mut().for_each(pinned);
     }
     Remotes::new(&source, seed)
+}
+
+/// Branch that a remote is followed on.
+fn followed_branch<'a>(settings: &'a Settings, pin: Option<&'a NodePin>, remote: usize) -> Option<&'a str> {
+    match pin.map(|pin| &pin.to) {
+        Some(PinTarget::Branch(branch)) => Some(branch),
+        _ => settings.source.remotes.get(remote).map(|remote| remote.branch.as_str()),
+    }
 }
 
 /// Directory of a remote, when it is a plain directory.

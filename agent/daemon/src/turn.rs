@@ -1,6 +1,9 @@
 //! One turn of the agent: sync, select the source, run, then check the health of the host (`post_run.rs`).
-//!
-//! Law: the code follows the order of the agent's steps.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,35 +12,19 @@ use jiff::{SignedDuration, Timestamp};
 use zagent_cache::{Cache, CacheError, CheckDepth, Generation};
 use zagent_config::settings::Settings;
 
+use super::handover::Handover;
 use super::memory::{AgentMemory, HeldRevision, HoldReason};
 use super::operator_orders::OperatorOrders;
 use super::rollout_state::{RolloutState, TurnWork};
 use super::states_source::{self, SourceGuard, StatesSource};
 use super::sync::{self, StatesSync, SyncOptions, SyncOutcome};
-use crate::error::{CliError, ExitStatus};
+use super::turn_runner::TurnRunner;
+use crate::error::{AgentError, ExitStatus};
 use zagent_config::SecretMask;
 use zagent_config::error_chain;
-use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
+use zagent_host::{CancelToken, Machine};
 use zagent_run::{RunReport, RunTrigger};
-
-/// What a turn needs from its caller.
-pub trait TurnHooks {
-    /// Whether the states below a directory compile for this node.
-    ///
-    /// # Errors
-    /// The compile errors.
-    fn check_compiles(&mut self, top: &Path) -> Result<(), CliError>;
-
-    /// Applies the states to the host, and reports the result.
-    ///
-    /// # Errors
-    /// Why there was no run.
-    fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError>;
-
-    /// Prints a warning.
-    fn warn(&mut self, words: &str);
-}
 
 /// A run, and its secret mask.
 #[derive(Debug)]
@@ -52,8 +39,12 @@ pub struct CompletedRun {
 pub struct Turn<'a> {
     /// The settings.
     pub settings: &'a Settings,
+    /// This host, for its health checks.
+    pub machine: &'a Machine,
     /// Options of the sync; none for no sync.
     pub sync_options: Option<SyncOptions>,
+    /// What the daemon polled and decided.
+    pub handover: Option<&'a Handover>,
     /// True for a dry run.
     pub test: bool,
     /// What triggered it.
@@ -77,29 +68,16 @@ pub struct TurnOutcome {
     pub rolled_back: bool,
 }
 
-impl TurnOutcome {
-    /// Exit status; that of the run, unless something else is worse.
-    #[must_use]
-    pub fn exit_status(&self, of_run: ExitStatus) -> ExitStatus {
-        match self.held.as_ref().map(|held| held.why) {
-            Some(HoldReason::Refused) => ExitStatus::Refused,
-            Some(HoldReason::Broken) => ExitStatus::NotCompiled,
-            _ if self.rolled_back => ExitStatus::Failed,
-            _ => of_run,
-        }
-    }
-}
-
 impl Turn<'_> {
     /// Runs the turn.
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run(self, hooks: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
-        let ended = self.run_turn(hooks);
+    pub fn run(self, runner: &mut TurnRunner<'_>) -> Result<TurnOutcome, AgentError> {
+        let ended = self.run_turn(runner);
         // A daemon publishes reports itself.
         if !self.test && !self.partial && self.sync_options.is_some() && self.has_no_daemon() {
-            self.publish_report(hooks);
+            self.publish_report(runner);
         }
         ended
     }
@@ -109,7 +87,7 @@ impl Turn<'_> {
         std::os::unix::net::UnixStream::connect(self.settings.paths().socket()).is_err()
     }
 
-    fn run_turn(&self, hooks: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
+    fn run_turn(&self, runner: &mut TurnRunner<'_>) -> Result<TurnOutcome, AgentError> {
         let now = Timestamp::now();
         let paths = self.settings.paths();
         if !self.test {
@@ -118,21 +96,22 @@ impl Turn<'_> {
         let orders = OperatorOrders::read(&paths, now);
         let mut memory = AgentMemory::load(&paths.memory());
         let cache =
-            Cache::open(&paths, &self.settings.source).map_err(|error| CliError::from_cache(&error))?;
+            Cache::open(&paths, &self.settings.source).map_err(|error| AgentError::from_cache(&error))?;
         if !self.test && (cache.needs_repair() || cache.current().is_err()) {
-            repair_cache(&cache, hooks);
+            repair_cache(&cache, runner);
         }
-        let obstacle = self.change_obstacle(&orders, now, hooks);
+        let obstacle = self.change_obstacle(&orders, now, runner);
         if !self.test && !self.partial {
-            if self.sync_options.is_some() && self.trigger != RunTrigger::Rollout {
-                self.read_records(hooks);
+            let has_records = self.handover.is_some_and(|handover| handover.has_records(now));
+            if self.sync_options.is_some() && self.trigger != RunTrigger::Rollout && !has_records {
+                self.read_records(runner);
             }
             let (closed, paused) =
                 (obstacle.is_some(), obstacle.as_ref().is_some_and(|(why, _)| *why == HoldReason::Paused));
             let mut work =
-                TurnWork { cache: &cache, memory: &mut memory, hooks: hooks, window_closed: closed, paused };
+                TurnWork { cache: &cache, memory: &mut memory, runner, window_closed: closed, paused };
             let ended = self.follow_rollout(&mut work);
-            save_memory(&memory, &paths, hooks);
+            save_memory(&memory, &paths, runner);
             if let Some(ended) = ended? {
                 return Ok(ended);
             }
@@ -143,15 +122,15 @@ impl Turn<'_> {
         // What a rollout set counts from here on.
         let orders = OperatorOrders::read(&paths, now);
         let synced =
-            self.sync_states(&cache, &orders, &mut memory, obstacle.as_ref().map(|(why, _)| *why), hooks);
+            self.sync_states(&cache, &orders, &mut memory, obstacle.as_ref().map(|(why, _)| *why), runner);
         if !self.test {
-            save_memory(&memory, &paths, hooks);
+            save_memory(&memory, &paths, runner);
         }
         let synced = synced?;
         if let Some((why, words)) = obstacle {
             return self.stop_held(why, words, memory);
         }
-        let held = self.report_sync(&synced, hooks);
+        let held = self.report_sync(&synced, runner);
         // A turn triggered only by a new revision has nothing to do without one.
         let has_new = matches!(synced, SyncOutcome::Published(_) | SyncOutcome::Preview(_));
         if self.trigger == RunTrigger::Git
@@ -160,8 +139,8 @@ impl Turn<'_> {
         {
             return Ok(TurnOutcome { held, ..TurnOutcome::default() });
         }
-        let source = self.find_source(&cache, synced, &mut memory, hooks)?;
-        let ended = self.converge_and_check(&cache, source, &mut memory, hooks)?;
+        let source = self.find_source(&cache, synced, &mut memory, runner)?;
+        let ended = self.converge_and_check(&cache, source, &mut memory, runner)?;
         let rolled_back = ended.rolled_back;
         Ok(TurnOutcome { held: held.filter(|_| !rolled_back), ..ended })
     }
@@ -171,14 +150,14 @@ impl Turn<'_> {
         &self,
         orders: &OperatorOrders,
         now: Timestamp,
-        hooks: &mut dyn TurnHooks,
+        runner: &mut TurnRunner<'_>,
     ) -> Option<(HoldReason, String)> {
         let (why, words) = orders.change_obstacle(&self.settings.windows, now, &local_zone())?;
         if self.test {
             return None;
         }
         if why == HoldReason::Window && self.trigger == RunTrigger::Manual {
-            hooks.warn(&words);
+            runner.warn(&words);
             return None;
         }
         Some((why, words))
@@ -189,9 +168,9 @@ impl Turn<'_> {
         why: HoldReason,
         words: String,
         memory: AgentMemory,
-    ) -> Result<TurnOutcome, CliError> {
+    ) -> Result<TurnOutcome, AgentError> {
         if self.trigger == RunTrigger::Manual && why == HoldReason::Paused {
-            return Err(CliError::Refusal { exit: ExitStatus::Locked, message: words, hint: None });
+            return Err(AgentError::Refusal { exit: ExitStatus::Locked, message: words, hint: None });
         }
         tracing::info!("{words}");
         Ok(TurnOutcome { held: memory.held.filter(|held| held.why == why), ..TurnOutcome::default() })
@@ -203,11 +182,11 @@ impl Turn<'_> {
         orders: &OperatorOrders,
         memory: &mut AgentMemory,
         hold: Option<HoldReason>,
-        hooks: &mut dyn TurnHooks,
-    ) -> Result<SyncOutcome, CliError> {
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<SyncOutcome, AgentError> {
         let Some(options) = self.sync_options else { return Ok(SyncOutcome::NoRemote) };
         let options = SyncOptions { hold, preview: self.test, ..options };
-        let mut compiles = |top: &Path| hooks.check_compiles(top);
+        let mut compiles = |top: &Path, revision: &str| runner.check_compiles(top, revision);
         let mut sync = StatesSync {
             settings: self.settings,
             cache,
@@ -215,23 +194,24 @@ impl Turn<'_> {
             orders,
             seed: self.seed,
             notes: Vec::new(),
+            handover: self.handover,
             check_compiles: &mut compiles,
         };
         let synced = sync.sync_head(options, Timestamp::now());
         let notes = std::mem::take(&mut sync.notes);
-        notes.iter().for_each(|note| hooks.warn(note));
-        synced.map_err(|error| CliError::from_cache(&error))
+        notes.iter().for_each(|note| runner.warn(note));
+        synced.map_err(|error| AgentError::from_cache(&error))
     }
 
     /// Reports the result of the sync; returns the revision that is held back.
-    fn report_sync(&self, synced: &SyncOutcome, hooks: &mut dyn TurnHooks) -> Option<HeldRevision> {
+    fn report_sync(&self, synced: &SyncOutcome, runner: &mut TurnRunner<'_>) -> Option<HeldRevision> {
         match synced {
             SyncOutcome::Held(held) => {
-                hooks.warn(&format!("revision {} is held back: {}", held.revision.short(), held.message));
+                runner.warn(&format!("revision {} is held back: {}", held.revision.short(), held.message));
                 Some(held.clone())
             }
             SyncOutcome::Offline(errors) => {
-                errors.iter().for_each(|error| hooks.warn(&error_chain(error)));
+                errors.iter().for_each(|error| runner.warn(&error_chain(error)));
                 None
             }
             SyncOutcome::NoRemote
@@ -247,8 +227,8 @@ impl Turn<'_> {
         cache: &Cache,
         synced: SyncOutcome,
         memory: &mut AgentMemory,
-        hooks: &mut dyn TurnHooks,
-    ) -> Result<StatesSource, CliError> {
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<StatesSource, AgentError> {
         let unreachable = matches!(synced, SyncOutcome::Offline(_));
         let refused = match &synced {
             SyncOutcome::Held(held) => Some(held.clone()),
@@ -257,23 +237,23 @@ impl Turn<'_> {
         let found = match synced {
             SyncOutcome::Preview(verified) => return Ok(StatesSource::from_verified(*verified)),
             SyncOutcome::Published(generation) => Some(
-                StatesSource::from_generation(*generation).map_err(|error| CliError::from_cache(&error))?,
+                StatesSource::from_generation(*generation).map_err(|error| AgentError::from_cache(&error))?,
             ),
             _ => StatesSource::find(self.settings, cache, std::thread::sleep)
-                .map_err(|error| CliError::from_cache(&error))?,
+                .map_err(|error| AgentError::from_cache(&error))?,
         };
         let Some(found) = found else {
             return Err(no_states_error(self.settings.source.remotes.is_empty(), unreachable, refused));
         };
         if found.is_baked() && !self.settings.source.remotes.is_empty() {
-            hooks.warn(states_source::FALLBACK_WARNING);
+            runner.warn(states_source::FALLBACK_WARNING);
         }
         match found.guard {
             SourceGuard::Generation(generation, pin) => {
-                let whole = self.verify_or_restage(cache, &generation, memory, hooks)?;
+                let whole = self.verify_or_restage(cache, &generation, memory, runner)?;
                 let source = StatesSource::from_generation(whole.unwrap_or(*generation));
                 drop(pin);
-                source.map_err(|error| CliError::from_cache(&error))
+                source.map_err(|error| AgentError::from_cache(&error))
             }
             held => Ok(StatesSource { guard: held, ..found }),
         }
@@ -285,8 +265,8 @@ impl Turn<'_> {
         cache: &Cache,
         generation: &Generation,
         memory: &mut AgentMemory,
-        hooks: &mut dyn TurnHooks,
-    ) -> Result<Option<Generation>, CliError> {
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<Option<Generation>, AgentError> {
         let now = Timestamp::now();
         let every =
             SignedDuration::try_from(self.settings.source.verify_every).unwrap_or(SignedDuration::MAX);
@@ -301,12 +281,12 @@ impl Turn<'_> {
             }
             Err(tampered) => tampered,
         };
-        hooks.warn(&format!(
+        runner.warn(&format!(
             "the cache was modified outside zagent: {}; staging it again",
             error_chain(&tampered)
         ));
         let renewed = sync::restage_current(self.settings, cache, generation, (self.seed, now));
-        renewed.map(Some).map_err(|words| CliError::Refusal {
+        renewed.map(Some).map_err(|words| AgentError::Refusal {
             exit: ExitStatus::Refused,
             message: format!(
                 "the cache was modified outside zagent ({}) and {words}",
@@ -318,21 +298,21 @@ impl Turn<'_> {
 }
 
 /// Repairs what an interrupted turn left behind.
-fn repair_cache(cache: &Cache, hooks: &mut dyn TurnHooks) {
+fn repair_cache(cache: &Cache, runner: &mut TurnRunner<'_>) {
     match cache.repair() {
         // Another process is working on it, and does the same first.
         Ok(_) | Err(CacheError::Busy { .. }) => {}
-        Err(error) => hooks.warn(&error_chain(&error)),
+        Err(error) => runner.warn(&error_chain(&error)),
     }
 }
 
-pub fn save_memory(memory: &AgentMemory, paths: &zagent_config::paths::Paths, hooks: &mut dyn TurnHooks) {
+pub fn save_memory(memory: &AgentMemory, paths: &zagent_config::paths::Paths, runner: &mut TurnRunner<'_>) {
     if let Err(error) = memory.save(&paths.memory()) {
-        hooks.warn(&format!("cannot save state: {}", error_chain(&error)));
+        runner.warn(&format!("cannot save state: {}", error_chain(&error)));
     }
 }
 
-fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRevision>) -> CliError {
+fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRevision>) -> AgentError {
     let (exit, hint) = match held {
         Some(held) if held.why == HoldReason::Broken => (ExitStatus::NotCompiled, held.message),
         Some(held) => (ExitStatus::Refused, held.message),
@@ -344,5 +324,5 @@ fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRev
         }
         None => (ExitStatus::Usage, "set `source.remotes`, or give a directory with `--states DIR`".into()),
     };
-    CliError::Refusal { exit, message: states_source::NO_STATES.into(), hint: Some(hint) }
+    AgentError::Refusal { exit, message: states_source::NO_STATES.into(), hint: Some(hint) }
 }

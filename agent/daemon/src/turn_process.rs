@@ -2,8 +2,10 @@
 //!
 //! Law: a turn that does not end is told to stop, then killed with its process group.
 
+#![expect(clippy::disallowed_methods, reason = "the owner of the turn's process")]
+
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -14,6 +16,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// Stack of a thread that only waits.
 const STACK_BYTES: usize = 128 << 10;
 
+/// What to start.
+pub struct TurnCommand<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub args: &'a [OsString],
+    /// What it reads from its standard input.
+    pub input: Option<Vec<u8>>,
+    /// True to print nothing.
+    pub quiet: bool,
+}
+
 /// A running turn.
 #[derive(Debug)]
 pub struct TurnProcess {
@@ -21,24 +35,30 @@ pub struct TurnProcess {
 }
 
 impl TurnProcess {
-    /// Starts the program with a command line; `ended` is called once, from another thread. A quiet one
-    /// prints nothing.
+    /// Starts it; `ended` is called once, from another thread.
     pub fn start(
-        program: &Path,
-        args: &[OsString],
-        quiet: bool,
+        what: TurnCommand<'_>,
         ended: impl FnOnce(io::Result<ExitStatus>) + Send + 'static,
     ) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        command.args(args).stdin(Stdio::null()).process_group(0);
-        if quiet {
+        let mut command = Command::new(what.program);
+        command.args(what.args).process_group(0);
+        command.stdin(if what.input.is_some() { Stdio::piped() } else { Stdio::null() });
+        if what.quiet {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
+        let input = what.input;
         let mut child = command.spawn()?;
+        let stdin = child.stdin.take();
         let pid = Pid::from_child(&child);
         let waiter = std::thread::Builder::new().name("turn".into()).stack_size(STACK_BYTES);
         let started = Self { pid };
-        if let Err(error) = waiter.spawn(move || ended(child.wait())) {
+        if let Err(error) = waiter.spawn(move || {
+            // One that ended at once did not read it, and says why.
+            if let (Some(mut stdin), Some(input)) = (stdin, input) {
+                let _ = stdin.write_all(&input);
+            }
+            ended(child.wait());
+        }) {
             // Its end would not be noticed.
             started.kill();
             return Err(error);

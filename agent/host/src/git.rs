@@ -1,7 +1,9 @@
 //! The program `git`, as states and execution functions use it: who runs it and with which keys in, what it said out.
 //!
-//! Law: a password stands in the environment of the program alone, never among its words nor in what it said. Nothing ever
-//! waits for somebody to type, not even ssh, which would ask at the terminal whether a host is the right one.
+//! Law: a password is only in the environment of the program, never in its arguments or output. Nothing waits for a
+//! person to type, not even ssh, which would ask at the terminal whether a host key is right.
+
+#![expect(clippy::disallowed_methods, reason = "git gets the environment that it would have from a shell")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zagent_config::FunctionError;
+use zagent_config::{FunctionError, SecretMask};
 
+use super::accounts::account_ids::user_by_uid;
 use super::exec::ExecCommand;
 use super::temp_file::PrivateTempFile;
 use super::{CommandOutput, Tools};
@@ -46,8 +49,10 @@ pub struct GitCli<'a> {
 impl<'a> GitCli<'a> {
     /// The program as this user, or as who runs the agent.
     pub fn new(tools: Tools<'a>, user: Option<&str>) -> Result<Self, FunctionError> {
-        let own = || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|u| u.dir);
-        let user = user.map(RunAsUser::find).transpose().map_err(FunctionError::failed)?;
+        let me = rustix::process::geteuid().as_raw();
+        let own = || user_by_uid(tools.machine, me).map(|user| user.home.into());
+        let user = user.map(|name| RunAsUser::find(tools.machine, name)).transpose();
+        let user = user.map_err(FunctionError::failed)?;
         let home = match &user {
             Some(account) => Some(account.home.clone()),
             None => std::env::var_os("HOME").map(Into::into).or_else(own),
@@ -138,8 +143,9 @@ impl<'a> GitCli<'a> {
         }
         let mut output = self.tools.run(command)?;
         if let Some(secret) = &self.secret {
+            let mask = SecretMask::new(std::slice::from_ref(secret));
             (output.stdout, output.stderr) =
-                (output.stdout.replace(secret, "***"), output.stderr.replace(secret, "***"));
+                (mask.mask_string(&output.stdout), mask.mask_string(&output.stderr));
         }
         Ok(output)
     }
@@ -345,7 +351,7 @@ mod tests {
 
     #[test]
     fn ssh_never_asks() {
-        let (machine, home) = (Machine::new(), tempfile::tempdir().unwrap());
+        let (machine, home) = (Machine::this_host(), tempfile::tempdir().unwrap());
         let git = git(&machine, home.path());
         let reach = |git: &GitCli<'_>| {
             let output = git.run(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();

@@ -1,5 +1,7 @@
 //! The edge to the host: what the agent asks of the machine beside its files.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
+
 pub mod facts;
 pub mod fs;
 pub mod text_file;
@@ -16,8 +18,8 @@ pub mod reboot;
 pub mod secrets;
 pub mod services;
 pub mod temp_file;
+pub mod tools;
 
 pub use self::machine::Machine;
 pub use crate::exec::cancel::CancelToken;
-pub use crate::exec::tools::refuse_option;
-pub use crate::exec::tools::{CommandOutput, Tools};
+pub use crate::tools::{CommandOutput, Tools, refuse_option};

@@ -1,26 +1,37 @@
-//! The machine that functions look at: a root directory and what may be run there.
+//! The machine that states and functions work on: a root directory, and the programs that run there.
 //!
-//! Law: looking never changes anything. Tests look at a root of their own.
+//! Law: nothing here reaches beyond the root. Files are resolved inside it, commands are started in it (`chroot` when it is
+//! not `/`), users and groups are those of its own databases. A machine is made once, where the program is put together, and
+//! handed down: there is no other way to this host.
 
-use std::fs;
-use std::io;
+#![expect(clippy::disallowed_methods, reason = "programs are looked up in the agent's own `PATH`")]
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use zagent_config::FunctionError;
 
-use super::exec::{self, ExecCommand, ExitOutcome};
+use crate::accounts::account_ids::AccountIds;
+use crate::exec::{self, ExecCommand, ExecError, ExitOutcome};
+use crate::fs::{Disk, FsError, FsRoot};
+use crate::undo::UndoJournal;
 
 /// Where programs are looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The largest file that a function reads whole.
 const MAX_READ_BYTES: u64 = 64 << 20;
 
-/// A machine to look at.
+/// A machine to work on.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    root: PathBuf,
+    root: FsRoot,
+    account_ids: Arc<AccountIds>,
     /// Whether templates may run commands of their own.
     pub commands_allowed: bool,
     /// How long a program may take when the caller does not say.
@@ -28,15 +39,23 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// The machine that the agent itself runs on.
     #[must_use]
-    pub fn new() -> Self {
-        Self::at("/")
+    pub fn this_host() -> Self {
+        Self::with_root(FsRoot::default())
     }
 
-    /// The machine below a directory.
-    pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), commands_allowed: true, timeout: exec::DEFAULT_TIMEOUT }
+    /// The machine below a directory, such as a mounted image.
+    ///
+    /// # Errors
+    /// Fails when there is no such directory or it cannot be opened.
+    pub fn at_root(root: impl AsRef<Path>) -> Result<Self, FsError> {
+        Ok(Self::with_root(FsRoot::open(root.as_ref())?))
+    }
+
+    fn with_root(root: FsRoot) -> Self {
+        let account_ids = Arc::default();
+        Self { root, account_ids, commands_allowed: true, timeout: exec::DEFAULT_TIMEOUT }
     }
 
     /// Forbids or allows commands of templates.
@@ -54,19 +73,105 @@ impl Machine {
     }
 
     /// True when this is the machine that the agent itself runs on.
-    pub fn is_this_host(&self) -> bool {
-        self.root == Path::new("/")
+    #[must_use]
+    pub const fn is_this_host(&self) -> bool {
+        self.root.is_host()
     }
 
-    /// A path of the machine as this process opens it.
-    pub fn path(&self, path: &str) -> PathBuf {
-        if self.is_this_host() { PathBuf::from(path) } else { self.root.join(path.trim_start_matches('/')) }
+    /// Where its paths begin.
+    #[must_use]
+    pub const fn root(&self) -> &FsRoot {
+        &self.root
+    }
+
+    /// Its files; every change is noted in the journal first, if there is one.
+    #[must_use]
+    pub fn disk(&self, journal: Option<Arc<UndoJournal>>) -> Disk {
+        Disk::at_root(self.root.clone(), journal)
+    }
+
+    /// What its databases of users and groups say, kept until they change.
+    pub(crate) fn account_ids(&self) -> &AccountIds {
+        &self.account_ids
+    }
+
+    /// What a path leads to.
+    ///
+    /// # Errors
+    /// Fails when nothing is there or it cannot be looked at.
+    pub fn metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
+        self.root.metadata(path.as_ref(), true)
+    }
+
+    /// What stands at a path, a link itself not followed.
+    ///
+    /// # Errors
+    /// Fails when nothing is there or it cannot be looked at.
+    pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
+        self.root.metadata(path.as_ref(), false)
+    }
+
+    /// True when a path leads to something.
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
+        self.metadata(path).is_ok()
+    }
+
+    /// True when a path leads to a directory.
+    pub fn is_dir(&self, path: impl AsRef<Path>) -> bool {
+        self.metadata(path).is_ok_and(|meta| meta.is_dir())
+    }
+
+    /// True when a path leads to a file.
+    pub fn is_file(&self, path: impl AsRef<Path>) -> bool {
+        self.metadata(path).is_ok_and(|meta| meta.is_file())
+    }
+
+    /// True when a path leads to a file that may be run.
+    pub fn is_program(&self, path: impl AsRef<Path>) -> bool {
+        let runs = |meta: Metadata| meta.is_file() && meta.permissions().mode() & 0o111 != 0;
+        self.metadata(path).is_ok_and(runs)
+    }
+
+    /// Where a path leads, without links.
+    ///
+    /// # Errors
+    /// Fails when nothing is there.
+    pub fn canonicalize(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        self.root.canonicalize(path.as_ref())
+    }
+
+    /// Where a path leads, as this process can open it: for calls that take nothing but a path.
+    ///
+    /// # Errors
+    /// Fails when not even its directory is there.
+    pub fn to_host_path(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        self.root.to_host_path(path.as_ref())
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// Fails when it is not there or cannot be opened.
+    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        Ok(self.root.open_path(path.as_ref(), OFlags::RDONLY)?.into())
+    }
+
+    /// The bytes of a file, however many.
+    ///
+    /// # Errors
+    /// Fails when it is not there or cannot be read.
+    pub fn read_bytes(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open(path)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// A whole text file; `None` when there is none.
+    ///
+    /// # Errors
+    /// Fails when it cannot be read or is too large.
     pub fn read(&self, path: &str) -> Result<Option<String>, FunctionError> {
-        let file = self.path(path);
-        match fs::metadata(&file) {
+        match self.metadata(path) {
             Ok(meta) if meta.len() > MAX_READ_BYTES => {
                 return Err(FunctionError::failed(format!("`{path}` is larger than {MAX_READ_BYTES} bytes")));
             }
@@ -74,7 +179,7 @@ impl Machine {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(path_error("read", path, &e)),
         }
-        match fs::read(&file) {
+        match self.read_bytes(path) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(path_error("read", path, &e)),
@@ -82,30 +187,32 @@ impl Machine {
     }
 
     /// The names in a directory, sorted; none when it is not there.
+    #[must_use]
     pub fn list_dir(&self, path: &str) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(self.path(path))
+        let open = self.root.open_path(Path::new(path), OFlags::RDONLY | OFlags::DIRECTORY);
+        let dir = open.and_then(|dir| rustix::fs::Dir::read_from(dir.as_fd()));
+        let mut names: Vec<String> = dir
             .into_iter()
             .flatten()
             .filter_map(Result::ok)
-            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name != "." && name != "..")
             .collect();
         names.sort_unstable();
         names
     }
 
     /// Where a link points to.
+    #[must_use]
     pub fn read_link(&self, path: &str) -> Option<String> {
-        fs::read_link(self.path(path)).ok().map(|p| p.to_string_lossy().into_owned())
+        self.root.read_link(Path::new(path)).ok().map(|to| to.to_string_lossy().into_owned())
     }
 
     /// Where a program is found.
+    #[must_use]
     pub fn which(&self, program: &str) -> Option<String> {
-        let runs = |path: &str| {
-            let meta = fs::metadata(self.path(path));
-            meta.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-        };
         if program.contains('/') {
-            return runs(program).then(|| program.to_owned());
+            return self.is_program(program).then(|| program.to_owned());
         }
         let own = std::env::var("PATH").ok().filter(|_| self.is_this_host());
         let dirs = own.as_deref().unwrap_or(DEFAULT_PATH).to_owned();
@@ -113,33 +220,38 @@ impl Machine {
             .chain(DEFAULT_PATH.split(':'))
             .filter(|d| d.starts_with('/'))
             .map(|d| format!("{}/{program}", d.trim_end_matches('/')))
-            .find(|p| runs(p))
+            .find(|path| self.is_program(path))
+    }
+
+    /// Runs a command there, to its end or to the end of its time.
+    ///
+    /// # Errors
+    /// Fails when the command cannot be started or watched; a command that fails is an `ExitOutcome`.
+    pub fn run(&self, command: &ExecCommand) -> Result<ExitOutcome, ExecError> {
+        if self.is_this_host() {
+            return exec::run(command);
+        }
+        exec::run(&ExecCommand { root: self.root.clone(), ..command.clone() })
+    }
+
+    /// Starts a command there and leaves it to itself; gives its process id.
+    ///
+    /// # Errors
+    /// Fails when it cannot be started.
+    pub fn spawn_detached(&self, command: &ExecCommand) -> Result<u32, ExecError> {
+        exec::spawn_detached(&ExecCommand { root: self.root.clone(), ..command.clone() })
     }
 
     /// Runs a program of ours that only looks; its words come in English.
+    ///
+    /// # Errors
+    /// Fails when it cannot be started; a program that fails is an answer.
     pub fn run_query(&self, program: &str, args: &[&str]) -> Result<ExitOutcome, FunctionError> {
         let mut command = ExecCommand::new(program).args(args.iter().copied());
         command.timeout = Some(self.timeout);
         command.env = vec![("LC_ALL".into(), "C".into())];
-        exec::run(&command).map_err(|e| FunctionError::failed(error_message(&e)))
+        self.run(&command).map_err(|e| FunctionError::failed(exec::error_message(&e)))
     }
-}
-
-impl Default for Machine {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// An error and its causes in one line.
-pub fn error_message(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// The refusal of something that could not be done to a path.

@@ -7,11 +7,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::exec::error_message;
 use super::exec::{self, ExecCommand};
-use super::machine::error_message;
 
 /// Where OpenPGP keys are looked for when nothing else is said.
-pub const GPG_HOME: &str = "/etc/zagent/gpgkeys";
+pub const GPG_HOME: &str = zagent_config::paths::DEFAULT_GPG_HOME;
 /// The host's own key, an age identity too.
 pub const HOST_KEY: &str = "/etc/ssh/ssh_host_ed25519_key";
 

@@ -1,5 +1,7 @@
 //! Local time zone of this host.
 
+#![expect(clippy::disallowed_methods, reason = "`TZ` overrides the zone of the host")]
+
 use jiff::tz::TimeZone;
 
 /// Where the system defines its time zone.

@@ -1,6 +1,11 @@
 //! One state in, how it ended out: guard, look, change, look again, react, try again.
 //!
-//! Law: the only place that knows what a dry run is. A panic inside a state is that state's failure.
+//! Law: a dry run is composed here: it calls `check`, then `apply` on the overlay, never on the host. A panic inside a
+//! state is that state's failure.
+
+#![expect(clippy::disallowed_methods, reason = "the time of a state and its deadline begin here")]
+
+mod retry;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -9,8 +14,8 @@ use jiff::Timestamp;
 use zagent_compiler::{Chunk, Compat, name_text};
 use zagent_config::{Map, Value};
 
+use self::retry::StateRetry;
 use super::guard::{self, GuardDecision};
-use super::retry::{self, StateRetry};
 use zagent_states::assumed_accounts::AssumedScope;
 use zagent_states::{ApplyResult, CheckResult, Effects, State, StateCtx, StateError, Verdict, build};
 

@@ -1,7 +1,7 @@
 //! A plan in, the graph that its run follows out: the plan's own edges, a path waits for its parents, and what others stand
 //! on (packages, users) comes first where it was written first.
 //!
-//! Law: an edge that nobody wrote never contradicts one that somebody did.
+//! Law: an implicit edge never contradicts an explicit one.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,8 @@
 //! `onlyif`, `unless` and `creates` of a chunk in, whether its state runs out; and `run_check_cmd`, which judges it afterwards.
 //!
-//! Law: a chunk without any of them costs nothing. What a shell would answer by looking at a file or at the words themselves
-//! (`true`, `test -f …`) is answered without a process, by the files that states see, so that a dry run sees the future.
+//! Law: a chunk without guards costs nothing. What a shell would answer by looking at a file or at the words themselves
+//! (`true`, `test -f …`) is answered without a process, from the files that states see, so that a dry run includes
+//! predicted changes.
 
 pub mod builtin_test;
 
@@ -110,7 +111,7 @@ pub fn run_check_cmd(chunk: &Chunk, ctx: &StateCtx<'_>) -> Result<(), String> {
             .command_options(&chunk.args, OptionKeys::RunasOnly, &[])
             .map_err(|words| format!("{failed}: {words}"))?;
         options.discard_output = true;
-        match options.run_line(&value_text(entry)).map(|outcome| salt_retcode(&outcome)) {
+        match options.run_line(ctx.machine, &value_text(entry)).map(|outcome| salt_retcode(&outcome)) {
             Ok(0) => {}
             Ok(_) => return Err(failed.into()),
             Err(e) => return Err(format!("{failed}: {}", error_chain(&e))),
@@ -238,7 +239,7 @@ impl GuardEvaluator<'_, '_> {
                 {
                     return Ok(question.evaluate(self.ctx.fs));
                 }
-                options.run_line(line).map_err(|e| error_chain(&e))
+                options.run_line(self.ctx.machine, line).map_err(|e| error_chain(&e))
             }
             Err(words) => Err(words.clone()),
         };

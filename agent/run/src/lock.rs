@@ -1,5 +1,7 @@
 //! One run at a time on a host: the lock names who holds it.
 
+#![expect(clippy::disallowed_methods, reason = "waits for the lock of the run until a deadline")]
+
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;

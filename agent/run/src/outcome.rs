@@ -35,7 +35,8 @@ impl RunMode {
 }
 
 /// Who asked for a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RunTrigger {
     /// The clock.
     Timer,

@@ -1,7 +1,8 @@
 //! How those a state waits for have ended in, whether it runs out.
 //!
-//! Law: the verdicts are Salt's. What nobody can foresee of a requisite nobody can foresee of its dependant, unless it does
-//! not matter. What would be done is taken to succeed, except by who answers failures and where a command may get in the way.
+//! Law: the verdicts are Salt's. If the result of a requisite cannot be predicted, that of its dependant cannot either,
+//! unless it does not matter. A predicted change counts as a success, except for states that answer failures and where
+//! a command may interfere.
 
 use zagent_compiler::{Compat, Requisite};
 

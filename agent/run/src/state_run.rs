@@ -2,6 +2,8 @@
 //!
 //! Law: a dry run writes nothing, takes no lock and leaves no trace. A run that changes nothing leaves no journal.
 
+#![expect(clippy::disallowed_methods, reason = "a run has a start and a duration")]
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt;
@@ -20,10 +22,10 @@ use super::runner::{self, RunCtx, RunFs, RunnerSettings};
 use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger, StateOutcome};
 use crate::RunProgress;
 use zagent_config::error_chain;
-use zagent_host::CancelToken;
 use zagent_host::fs::{Disk, FileSystem, FsError, Overlay};
 use zagent_host::undo;
 use zagent_host::undo::{JournalReader, RevertOptions, RevertedState, UndoJournal, UndoOutcome};
+use zagent_host::{CancelToken, Machine};
 use zagent_states as states;
 use zagent_states::{
     ExternalUndoNote, RenderTemplate, RestoreOutcome, RunShared, StateCtx, UndoNote, UndoReplay,
@@ -76,6 +78,8 @@ pub struct StateRun<'a> {
     pub plan: &'a Plan,
     /// What was asked.
     pub order: &'a RunOptions,
+    /// The machine that the states work on.
+    pub machine: &'a Machine,
     /// The state trees.
     pub files: &'a dyn FileTree,
     /// Facts and execution functions.
@@ -161,7 +165,8 @@ impl StateRun<'_> {
         let run = |run_fs: &dyn RunFs, spare: &Path| {
             let run_ctx = RunCtx {
                 plan: self.plan,
-                run_fs: run_fs,
+                machine: self.machine,
+                run_fs,
                 files: self.files,
                 host: self.host,
                 pillar: self.pillar,
@@ -174,11 +179,14 @@ impl StateRun<'_> {
         };
         if settings.mode == RunMode::Test {
             let spare = create_spare_dir()?;
-            return Ok(run(&OverlayRunFs(Arc::new(Overlay::new(Arc::new(Disk::new(None))))), spare.path()));
+            return Ok(run(
+                &OverlayRunFs(Arc::new(Overlay::new(Arc::new(self.machine.disk(None))))),
+                spare.path(),
+            ));
         }
         let _lock = self.acquire_lock(cancel)?;
         let journal = Arc::new(UndoJournal::create(&self.paths.undo(), &self.run)?);
-        let disk = Disk::new(Some(Arc::clone(&journal)));
+        let disk = self.machine.disk(Some(Arc::clone(&journal)));
         let ran = run(&DiskRunFs { disk: &disk, journal: &journal }, &cache);
         self.finish_journal(&disk, &journal);
         Ok(ran)
@@ -192,7 +200,7 @@ impl StateRun<'_> {
         made.map_err(|source| StateRunError::Root { path: self.paths.root().to_owned(), source })?;
         let timeout = self.order.timeout.map_or(LOCK_TIMEOUT, |t| t.min(LOCK_TIMEOUT));
         let lock = RunLock::acquire(&path, &self.run, timeout, cancel)?;
-        undo::recover(&self.paths.undo())?;
+        undo::recover(self.machine.root(), &self.paths.undo())?;
         Ok(lock)
     }
 
@@ -251,7 +259,7 @@ impl StateRun<'_> {
             undo_note(data, &ctx, &mut returns.borrow_mut(), self.order.force)
         };
         let reverted = if test {
-            let overlay: Arc<dyn FileSystem> = Arc::new(Overlay::new(Arc::new(Disk::new(None))));
+            let overlay: Arc<dyn FileSystem> = Arc::new(Overlay::new(Arc::new(self.machine.disk(None))));
             let run_fs = OverlayRunFs(Arc::clone(&overlay));
             undo::revert_with(
                 &notes,
@@ -261,7 +269,7 @@ impl StateRun<'_> {
             )
         } else {
             let journal = Arc::new(UndoJournal::create(&root, &self.run)?);
-            let disk = Disk::new(Some(Arc::clone(&journal)));
+            let disk = self.machine.disk(Some(Arc::clone(&journal)));
             let run_fs = DiskRunFs { disk: &disk, journal: &journal };
             let reverted = undo::revert_with(
                 &notes,
@@ -288,6 +296,7 @@ impl StateRun<'_> {
         StateCtx {
             tag,
             journal: run_fs.journal(),
+            machine: self.machine,
             fs,
             files: self.files,
             host: self.host,

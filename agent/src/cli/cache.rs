@@ -12,7 +12,7 @@ use zagent_config::settings::Settings;
 use super::settings;
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::quarantine::{Quarantine, QuarantinedRevision};
 use zagent_daemon::operator::{current_user, span_text};
 
@@ -56,16 +56,17 @@ impl CacheArgs {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = settings::load(self.config.as_deref())?;
-        let cache = Cache::open(&settings.paths(), &settings.source).map_err(|e| CliError::from_cache(&e))?;
+        let cache =
+            Cache::open(&settings.paths(), &settings.source).map_err(|e| AgentError::from_cache(&e))?;
         match &self.verb {
-            CacheCommand::List => self.list(&cache, ui).map_err(|e| CliError::from_cache(&e)),
+            CacheCommand::List => self.list(&cache, ui).map_err(|e| AgentError::from_cache(&e)),
             CacheCommand::Verify { all } => {
-                self.verify(&cache, *all, ui).map_err(|e| CliError::from_cache(&e))
+                self.verify(&cache, *all, ui).map_err(|e| AgentError::from_cache(&e))
             }
             CacheCommand::Rollback { to } => self.rollback(&cache, &settings, to.as_deref(), ui),
-            CacheCommand::Gc => self.gc(&cache, ui).map_err(|e| CliError::from_cache(&e)),
+            CacheCommand::Gc => self.gc(&cache, ui).map_err(|e| AgentError::from_cache(&e)),
         }
     }
 
@@ -144,11 +145,11 @@ impl CacheArgs {
         settings: &Settings,
         to: Option<&str>,
         ui: &mut Ui<'_>,
-    ) -> Result<ExitStatus, CliError> {
+    ) -> Result<ExitStatus, AgentError> {
         let left = cache.current().ok().flatten();
         let left = left
             .and_then(|one| zagent_daemon::plain_revision(&one.record().revision).parse::<Revision>().ok());
-        let back = cache.rollback(to).map_err(|error| CliError::from_cache(&error))?;
+        let back = cache.rollback(to).map_err(|error| AgentError::from_cache(&error))?;
         let left = left
             .filter(|revision| revision.as_str() != zagent_daemon::plain_revision(&back.record().revision));
         if let Some(revision) = &left {
@@ -158,7 +159,8 @@ impl CacheArgs {
                 reason: format!("rolled back by {}", current_user()),
                 run: String::new(),
             };
-            Quarantine::add(&settings.paths(), one).map_err(|error| CliError::failed(error_chain(&error)))?;
+            Quarantine::add(&settings.paths(), one)
+                .map_err(|error| AgentError::failed(error_chain(&error)))?;
         }
         super::status::notify_daemon(&settings.paths(), ui);
         if self.out == OutputFormat::Json {

@@ -5,16 +5,17 @@
 //! state.
 
 use clap::Parser;
-use zagent_compiler::{CallError, FunctionCall, schema};
+use zagent_compiler::{CallError, FunctionCall};
 use zagent_config::Value;
 use zagent_config::suggest::nearest;
+use zagent_states::schema;
 
 use super::GlobalArgs;
-use super::compile_job::CompileJob;
 use super::salt_args::{SaltArgs, parse_value};
 use super::state::{StateCommonArgs, run_single};
 use crate::output::{ReportFormat, Ui, json, report, yaml};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::compile_job::CompileJob;
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_states::functions;
 
 /// Functions whose command goes through a shell when called from the command line, as in salt-call; in a
@@ -50,7 +51,7 @@ impl FunctionCallArgs {
         self.common.report.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let (words, tree, order) = self.common.resolve_args(&self.words)?;
         let name = self.function.as_str();
         if is_state(name) && !functions::is_read_only(name) {
@@ -78,7 +79,7 @@ impl FunctionCallArgs {
         job: &CompileJob,
         words: SaltArgs,
         ui: &mut Ui<'_>,
-    ) -> Result<ExitStatus, CliError> {
+    ) -> Result<ExitStatus, AgentError> {
         let name = self.function.as_str();
         words.reject_mistyped_test(&self.function)?;
         let args = words.positional.iter().map(|word| parse_value(word)).collect();
@@ -92,8 +93,10 @@ impl FunctionCallArgs {
         };
         let answer = asked.map_err(|error| match error {
             CallError::Unknown => unknown_function(&self.function, job),
-            CallError::Forbidden(why) => CliError::usage(format!("`{}` is forbidden: {why}", self.function)),
-            CallError::Failed(why) => CliError::failed(format!("`{}` failed: {why}", self.function)),
+            CallError::Forbidden(why) => {
+                AgentError::usage(format!("`{}` is forbidden: {why}", self.function))
+            }
+            CallError::Failed(why) => AgentError::failed(format!("`{}` failed: {why}", self.function)),
         })?;
         let answer = job.mask(false).mask_value(&answer);
         ui.print(&match self.format() {
@@ -106,38 +109,38 @@ impl FunctionCallArgs {
 }
 
 fn is_state(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(module, function)| schema::function(module, function).is_some())
+    name.split_once('.').is_some_and(|(module, function)| schema().function(module, function).is_some())
 }
 
 /// Rejects a state that Salt has and zagent does not implement.
-fn reject_unbuilt(name: &str) -> Result<(), CliError> {
-    let function = name.split_once('.').and_then(|(module, function)| schema::function(module, function));
+fn reject_unbuilt(name: &str) -> Result<(), AgentError> {
+    let function = name.split_once('.').and_then(|(module, function)| schema().function(module, function));
     if function.is_none_or(|function| function.is_implemented()) {
         return Ok(());
     }
     let message = format!("zagent does not implement Salt's state `{name}`");
     let module = name.split('.').next().unwrap_or_default();
-    Err(CliError::usage_hint(message, format!("provide it as an external module `_states/{module}`")))
+    Err(AgentError::usage_hint(message, format!("provide it as an external module `_states/{module}`")))
 }
 
-fn test_unsupported(function: &str) -> CliError {
+fn test_unsupported(function: &str) -> AgentError {
     if is_state(function) {
         let message = format!("`{function}` is a read-only execution function: `--test` does not apply");
         let hint =
             format!("to test the state of the same name: `zagent state.single {function} NAME --test`");
-        return CliError::usage_hint(message, hint);
+        return AgentError::usage_hint(message, hint);
     }
     let message = format!("`{function}` is not a state function: `--test` cannot predict what it does");
-    CliError::usage_hint(message, "omit `--test` to call it")
+    AgentError::usage_hint(message, "omit `--test` to call it")
 }
 
-fn states_unsupported(function: &str) -> CliError {
+fn states_unsupported(function: &str) -> AgentError {
     let message = format!("`{function}` returns a value: use `--out text`, `json` or `yaml`");
     let hint = match is_state(function) {
         true => format!("to run the state of the same name: `zagent state.single {function} NAME`"),
         false => "`--out ndjson` and `--out highstate` work for states only".to_owned(),
     };
-    CliError::usage_hint(message, hint)
+    AgentError::usage_hint(message, hint)
 }
 
 /// Return value for the terminal: a string as it is, everything else in Salt's layout.
@@ -149,18 +152,18 @@ fn result_text(answer: &Value, ui: &Ui<'_>) -> String {
     }
 }
 
-fn unknown_function(name: &str, job: &CompileJob) -> CliError {
+fn unknown_function(name: &str, job: &CompileJob) -> AgentError {
     let states =
-        schema::modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
+        schema().modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
     let calls = job.compiler.functions().names().into_iter().map(str::to_owned);
     let all: Vec<String> = states.chain(calls).chain(super::STATE_COMMANDS.map(str::to_owned)).collect();
     if let Some(stage) = name.strip_prefix("state.show_") {
         let message = format!("there is no function `{name}`");
-        return CliError::usage_hint(message, format!("`zagent show {stage}` prints that stage"));
+        return AgentError::usage_hint(message, format!("`zagent show {stage}` prints that stage"));
     }
     let hint = match nearest(name, all.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "list the functions of a state module with `zagent explain MODULE`".into(),
     };
-    CliError::usage_hint(format!("there is no function `{name}`"), hint)
+    AgentError::usage_hint(format!("there is no function `{name}`"), hint)
 }

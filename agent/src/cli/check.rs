@@ -8,13 +8,14 @@ use std::sync::Arc;
 use zagent_cache::{CacheLimits, GitRepository};
 use zagent_compiler::{CompileInputs, CompileOptions, FileTree};
 
-use super::compile_job::TreeArgs;
 use super::settings;
+use super::tree_args::TreeArgs;
 use crate::check::{self, CompiledHost, HostDiff, Inventory, InventoryNode, PlanDiff};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::repo_layout::{RepoLayout, RepoSource};
+use zagent_host::Machine;
 use zagent_states::template_host::recorded_facts::RecordedFacts;
 use zagent_states::template_host::recorded_host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 
@@ -43,7 +44,7 @@ pub(super) struct CheckArgs {
 
     /// Follow Salt's behaviour where zagent is stricter
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
-    compat: Option<super::compile_job::CompatArg>,
+    compat: Option<super::tree_args::CompatArg>,
 
     /// Salt minion configuration (JSON or YAML) to read compile options from
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
@@ -81,14 +82,14 @@ impl CheckArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.diff {
             None => self.check(ui),
             Some(range) => self.diff_range(range, ui),
         }
     }
 
-    fn check(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn check(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let checked = self.compile(&RepoSource::Dir(self.dir.clone()), ui)?;
         let report = check::build_report(&checked.inventory, &checked.compiled, &*checked.states);
         let out = if self.sarif { CheckFormat::Sarif } else { self.out };
@@ -105,10 +106,10 @@ impl CheckArgs {
         })
     }
 
-    fn compile(&self, source: &RepoSource, ui: &mut Ui<'_>) -> Result<CheckedRepo, CliError> {
-        let layout = RepoLayout::find(source).map_err(|e| CliError::usage(error_chain(&e)))?;
+    fn compile(&self, source: &RepoSource, ui: &mut Ui<'_>) -> Result<CheckedRepo, AgentError> {
+        let layout = RepoLayout::find(source).map_err(|e| AgentError::usage(error_chain(&e)))?;
         let (states, pillar) = (source.files(&layout.states), source.files(&layout.pillar));
-        let inventory = Inventory::read(source).map_err(|e| CliError::usage(error_chain(&e)))?;
+        let inventory = Inventory::read(source).map_err(|e| AgentError::usage(error_chain(&e)))?;
         let tree = TreeArgs {
             compat: self.compat,
             salt_config: self.salt_config.clone(),
@@ -131,21 +132,23 @@ impl CheckArgs {
             states: Arc::clone(&states),
             pillar: Arc::clone(&pillar),
             host: host.clone().unwrap_or_else(|| recorded_host(node)),
+            schema: zagent_states::schema(),
             options: Arc::new(options_for(node, &options, &*states, &*pillar)),
         };
         let compiled = check::compile_hosts(&inventory.nodes, &inputs);
         Ok(CheckedRepo { inventory, compiled, states })
     }
 
-    fn diff_range(&self, range: &str, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn diff_range(&self, range: &str, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         if self.sarif || self.out == CheckFormat::Sarif {
-            return Err(CliError::usage_hint("--diff does not support SARIF output", "use --out json"));
+            return Err(AgentError::usage_hint("--diff does not support SARIF output", "use --out json"));
         }
         let (from, to) = parse_range(range)?;
-        let repository = GitRepository::discover(&self.dir).map_err(|e| CliError::usage(error_chain(&e)))?;
+        let repository =
+            GitRepository::discover(&self.dir).map_err(|e| AgentError::usage(error_chain(&e)))?;
         let at = |revision: &str| match repository.read_tree(revision, CacheLimits::default()) {
             Ok(tree) => Ok(RepoSource::Commit(Arc::new(tree))),
-            Err(e) => Err(CliError::usage(error_chain(&e))),
+            Err(e) => Err(AgentError::usage(error_chain(&e))),
         };
         let before = at(&from)?;
         let after = match &to {
@@ -183,13 +186,13 @@ fn recorded_host(node: &InventoryNode) -> Arc<dyn zagent_compiler::TemplateHost>
         .remove(RECORDED_FUNCTIONS_KEY)
         .and_then(|answers| answers.as_map().cloned())
         .unwrap_or_default();
-    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers))
+    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers, Machine::this_host()))
 }
 
 /// `A..B`, `A..` (B is HEAD), `A` (B is the working directory).
-fn parse_range(range: &str) -> Result<(String, Option<String>), CliError> {
+fn parse_range(range: &str) -> Result<(String, Option<String>), AgentError> {
     let bad = |why: &str| {
-        CliError::usage_hint(format!("`--diff {range}`: {why}"), "write A..B, such as --diff main..HEAD")
+        AgentError::usage_hint(format!("`--diff {range}`: {why}"), "write A..B, such as --diff main..HEAD")
     };
     if range.contains("...") {
         return Err(bad("`A...B` is not supported"));

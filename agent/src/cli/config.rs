@@ -11,7 +11,7 @@ use super::common_args::CommonArgs;
 use super::settings;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Show the configuration
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ impl ConfigArgs {
         show.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let ConfigCommand::Show(show) = &self.what;
         let settings = settings::load(show.common.config.as_deref())?;
         let wanted = |e: &&EffectiveSetting| match &show.key {
@@ -66,13 +66,13 @@ impl ConfigArgs {
     }
 }
 
-fn unknown_key(key: &str) -> CliError {
+fn unknown_key(key: &str) -> AgentError {
     let near = zagent_config::suggest::nearest(key, zagent_config::settings::keys());
     let hint = near.map_or_else(
         || "list all keys with `zagent config show`".to_owned(),
         |k| format!("did you mean `{k}`?"),
     );
-    CliError::usage_hint(format!("unknown configuration key `{key}`"), hint)
+    AgentError::usage_hint(format!("unknown configuration key `{key}`"), hint)
 }
 
 fn settings_text(found: &[&EffectiveSetting], paint: Paint) -> String {

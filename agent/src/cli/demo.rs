@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use super::compile_job::{StateTrees, TreeArgs};
-use super::run::{exit_status, run_and_print};
 use super::run_args::ReportArgs;
 use super::settings;
 use crate::embedded::{starter_pillar, starter_states};
-use crate::output::{ReportFormat, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use crate::exit_code;
+use crate::output::{ReportFormat, RunPrinter, Ui};
+use zagent_daemon::compile_job::PlanCacheUse;
+use zagent_daemon::compile_request::{CompileRequest, StateTrees};
+use zagent_daemon::error::{AgentError, ExitStatus};
+use zagent_daemon::plan_run::PlanRun;
 use zagent_host::CancelToken;
 use zagent_run::{RunOptions, RunTrigger};
 
@@ -24,23 +26,20 @@ impl DemoArgs {
         self.report.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
-        let tree = TreeArgs { test: true, ..TreeArgs::default() };
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let request = CompileRequest { test: true, ..CompileRequest::default() };
         let trees = StateTrees::new(Arc::new(starter_states()), Arc::new(starter_pillar()), "starter");
-        let job = tree.build_job(trees, settings::load(None)?)?;
-        let planned = job.plan(false, true, ui)?;
+        let job = request.build_job(trees, settings::load(None)?)?;
+        let planned = job.plan(PlanCacheUse { save: false, fresh: true }, ui)?;
         let order = RunOptions { test: true, ..RunOptions::default() };
-        let report = run_and_print(
-            &job,
-            &planned,
-            (&order, RunTrigger::Manual, &Arc::new(CancelToken::new())),
-            &self.report,
-            ui,
-        )?;
+        let cancel = Arc::new(CancelToken::new());
+        let (planned, order, cancel) = (&planned, &order, &cancel);
+        let run = PlanRun { job: &job, planned, order, trigger: RunTrigger::Manual, cancel };
+        let report = run.run(&mut RunPrinter { ui, format: self.report.out })?;
         if self.report.out == ReportFormat::Text {
             ui.message("\nThese states are built into zagent; nothing was changed. To test your own states:");
             ui.message("  zagent run --once --test --states DIR --pillar DIR");
         }
-        Ok(exit_status(&report, self.report.detailed_exitcodes))
+        Ok(exit_code::run_exit(&report, self.report.detailed_exitcodes))
     }
 }

@@ -9,7 +9,7 @@ use super::settings;
 use crate::doctor::{DoctorFinding, DoctorScope, DoctorStatus, run_checks, to_json};
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Check this host for problems that affect the agent; changes nothing
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ impl DoctorArgs {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let findings = self.run_doctor();
         ui.print(&match self.common.out {
             OutputFormat::Text => findings_text(&findings, ui.paint),
@@ -42,7 +42,7 @@ impl DoctorArgs {
         let settings = match settings::load(self.common.config.as_deref()) {
             Ok(settings) => settings,
             // Without settings, no other check can run.
-            Err(CliError::Configuration(faults)) => {
+            Err(AgentError::Configuration(faults)) => {
                 let told = |fault: &zagent_config::Diagnostic| {
                     let hint =
                         fault.hint.clone().unwrap_or_else(|| format!("zagent explain {}", fault.code.id));

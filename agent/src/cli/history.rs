@@ -9,11 +9,12 @@ use serde_json::json as object;
 use zagent_config::Value;
 
 use super::{settings, warn};
-use crate::output::report::{ReportView, format_millis, short_revision};
+use crate::output::report::{ReportView, format_millis};
 use crate::output::{Paint, ReportFormat, Ui, json, yaml};
 use zagent_config::error_chain;
+use zagent_config::ids::short_revision;
 use zagent_config::{SecretMask, sanitize};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::timezone::local_zone;
 use zagent_run::history::{History, HistoryError, RunSummary};
 
@@ -46,7 +47,7 @@ impl HistoryArgs {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = settings::load(self.config.as_deref())?;
         let history = History::new(&settings.paths(), settings.run.keep);
         match &self.run {
@@ -56,8 +57,8 @@ impl HistoryArgs {
         Ok(ExitStatus::Success)
     }
 
-    fn show_run(&self, history: &History, run: &str, ui: &mut Ui<'_>) -> Result<(), CliError> {
-        let answer = history.get(run, Timestamp::now()).map_err(to_cli_error)?;
+    fn show_run(&self, history: &History, run: &str, ui: &mut Ui<'_>) -> Result<(), AgentError> {
+        let answer = history.get(run, Timestamp::now()).map_err(to_agent_error)?;
         print_warnings(&answer.warnings, ui);
         let (record, mask) = (answer.found, SecretMask::default());
         let view =
@@ -66,12 +67,15 @@ impl HistoryArgs {
         Ok(())
     }
 
-    fn list_runs(&self, history: &History, ui: &mut Ui<'_>) -> Result<(), CliError> {
+    fn list_runs(&self, history: &History, ui: &mut Ui<'_>) -> Result<(), AgentError> {
         if matches!(self.out, ReportFormat::Ndjson | ReportFormat::Highstate) {
             let message = "a list of runs supports only `--out text`, `json` or `yaml`";
-            return Err(CliError::usage_hint(message, "to print the report of one run: zagent history last"));
+            return Err(AgentError::usage_hint(
+                message,
+                "to print the report of one run: zagent history last",
+            ));
         }
-        let answer = history.list(self.limit, Timestamp::now()).map_err(to_cli_error)?;
+        let answer = history.list(self.limit, Timestamp::now()).map_err(to_agent_error)?;
         print_warnings(&answer.warnings, ui);
         let zone = local_zone();
         let text = match self.out {
@@ -92,19 +96,19 @@ fn print_warnings(warnings: &[HistoryError], ui: &mut Ui<'_>) {
     }
 }
 
-fn to_cli_error(error: HistoryError) -> CliError {
+fn to_agent_error(error: HistoryError) -> AgentError {
     let message = error_chain(&error);
     match error {
-        e if e.is_permission() => CliError::permission(message),
-        HistoryError::Empty => CliError::usage_hint(
+        e if e.is_permission() => AgentError::permission(message),
+        HistoryError::Empty => AgentError::usage_hint(
             message,
             "a run is recorded when it ends; start one with `zagent run --once`",
         ),
-        HistoryError::NoRun(_) => CliError::usage_hint(message, "list the runs with `zagent history`"),
+        HistoryError::NoRun(_) => AgentError::usage_hint(message, "list the runs with `zagent history`"),
         HistoryError::Ambiguous { .. } => {
-            CliError::usage_hint(message, "use more of the run ID; list the runs with `zagent history`")
+            AgentError::usage_hint(message, "use more of the run ID; list the runs with `zagent history`")
         }
-        _ => CliError::failed(message),
+        _ => AgentError::failed(message),
     }
 }
 

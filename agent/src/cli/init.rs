@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use zagent_compiler::{CompileOptions, TemplateHost};
 
-use super::compile_job::TreeArgs;
 use super::settings;
+use super::tree_args::TreeArgs;
 use crate::init::salt::{self, CopySummary, FindTreeError};
 use crate::init::{self, GitSetup, InitError, InitResult};
 use crate::output::{OutputFormat, Ui, json, pluralize, yaml};
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::Machine;
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 
@@ -55,16 +55,16 @@ impl InitArgs {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.from_salt {
             None => self.create_repository(ui),
             Some(dir) => self.examine_salt_tree(dir, ui),
         }
     }
 
-    fn create_repository(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn create_repository(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let dir = self.dir.clone().unwrap_or_else(|| ".".into());
-        let made = init::init_repository(&dir, self.force).map_err(|e| to_cli_error(&e))?;
+        let made = init::init_repository(&dir, self.force).map_err(|e| to_agent_error(&e))?;
         match self.out {
             OutputFormat::Text => print_result(&made, &dir, ui),
             _ => self.print_data(
@@ -77,10 +77,10 @@ impl InitArgs {
         Ok(ExitStatus::Success)
     }
 
-    fn examine_salt_tree(&self, dir: &Path, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn examine_salt_tree(&self, dir: &Path, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let tree = salt::find_tree(dir, self.salt_config.as_deref()).map_err(|e| match e {
-            FindTreeError::Faults(faults) => CliError::Configuration(faults),
-            other => CliError::usage(error_chain(&other)),
+            FindTreeError::Faults(faults) => AgentError::Configuration(faults),
+            other => AgentError::usage(error_chain(&other)),
         })?;
         let args = TreeArgs {
             id: self.id.clone(),
@@ -96,7 +96,7 @@ impl InitArgs {
         let host = offline_host(&args, &options)?;
         let report = salt::examine_tree(&tree, &host, &options);
         let copied = self.dir.as_deref().map(|target| salt::copy_tree(&tree, target)).transpose();
-        let copied = copied.map_err(|e| to_cli_error(&e))?;
+        let copied = copied.map_err(|e| to_agent_error(&e))?;
         match self.out {
             OutputFormat::Text => {
                 ui.print(&salt::report_text(&report, ui.verbose > 0, ui.paint));
@@ -129,15 +129,13 @@ impl InitArgs {
 }
 
 /// Host interface for templates that runs no commands, for the report.
-fn offline_host(args: &TreeArgs, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
-    let live = LiveHostSettings {
-        machine: Machine::new().allow_commands(false),
-        ..LiveHostSettings::new(&*options.id)
-    };
+fn offline_host(args: &TreeArgs, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, AgentError> {
+    let machine = Machine::this_host().allow_commands(false);
+    let live = LiveHostSettings::new(&*options.id, machine);
     Ok(Arc::new(LiveHost::new(args.facts()?, live)))
 }
 
-fn to_cli_error(error: &InitError) -> CliError {
+fn to_agent_error(error: &InitError) -> AgentError {
     let hint = match error {
         InitError::NotEmpty { .. } => {
             "choose another directory, or add --force (existing files are never overwritten)"
@@ -145,11 +143,11 @@ fn to_cli_error(error: &InitError) -> CliError {
         InitError::Inside { .. } => "choose a directory outside it",
         InitError::NotADirectory(_) => "choose a directory",
         InitError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            return CliError::permission(error_chain(error));
+            return AgentError::permission(error_chain(error));
         }
-        InitError::Io { .. } => return CliError::failed(error_chain(error)),
+        InitError::Io { .. } => return AgentError::failed(error_chain(error)),
     };
-    CliError::usage_hint(error_chain(error), hint)
+    AgentError::usage_hint(error_chain(error), hint)
 }
 
 fn git_summary(git: &GitSetup) -> String {

@@ -1,7 +1,7 @@
 //! `zagent man [COMMAND…]`.
 
 use crate::output::Ui;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Print the manual page
 #[derive(Debug, clap::Args)]
@@ -11,7 +11,7 @@ pub(super) struct ManArgs {
 }
 
 impl ManArgs {
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let mut command = super::clap_command();
         command.build();
         let mut name = "zagent".to_owned();
@@ -19,14 +19,14 @@ impl ManArgs {
             let Some(found) = command.find_subcommand(word) else {
                 let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
                 let hint = format!("available commands: {}", names.join(", "));
-                return Err(CliError::usage_hint(format!("`{name}` has no command `{word}`"), hint));
+                return Err(AgentError::usage_hint(format!("`{name}` has no command `{word}`"), hint));
             };
             name = format!("{name}-{word}");
             command = found.clone().version(env!("CARGO_PKG_VERSION")).display_name(name.clone());
         }
         let mut page = Vec::new();
         let rendered = clap_mangen::Man::new(command).render(&mut page);
-        rendered.map_err(|e| CliError::usage(format!("cannot write the manual page: {e}")))?;
+        rendered.map_err(|e| AgentError::usage(format!("cannot write the manual page: {e}")))?;
         ui.print(&String::from_utf8_lossy(&page));
         Ok(ExitStatus::Success)
     }

@@ -17,7 +17,7 @@ use super::{settings, warn};
 use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Maximum number of untracked files to name; the rest is counted.
 const MAX_NAMED: usize = 10;
@@ -123,7 +123,7 @@ impl ManifestArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.what {
             ManifestCommand::Write(args) => args.run(ui),
             ManifestCommand::Check(args) => args.run(ui),
@@ -133,24 +133,30 @@ impl ManifestArgs {
 }
 
 impl ManifestWriteArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let now = Timestamp::now();
         let expires = self.expires.as_deref().map(|text| parse_expiry_arg(text, now)).transpose()?;
         let min_agent = self.min_agent.clone();
         let options =
             ManifestOptions { serial: self.serial, expires, min_agent, limits: CacheLimits::default() };
-        let written = manifest::build(&self.dir, &options).map_err(to_cli_error)?;
+        let written = manifest::build(&self.dir, &options).map_err(to_agent_error)?;
         if written.is_new {
-            manifest::write_atomic(&self.dir, tree::MANIFEST, &written.text).map_err(to_cli_error)?;
+            manifest::write_atomic(&self.dir, tree::MANIFEST, &written.text).map_err(to_agent_error)?;
         }
         let mut stale: Vec<String> = Vec::new();
         if written.is_new {
             stale.extend(
-                manifest::read_signatures(&self.dir).map_err(to_cli_error)?.into_iter().map(|(name, _)| name),
+                manifest::read_signatures(&self.dir)
+                    .map_err(to_agent_error)?
+                    .into_iter()
+                    .map(|(name, _)| name),
             );
         }
         if self.drop_signatures {
-            stale.iter().try_for_each(|name| manifest::remove_file(&self.dir, name)).map_err(to_cli_error)?;
+            stale
+                .iter()
+                .try_for_each(|name| manifest::remove_file(&self.dir, name))
+                .map_err(to_agent_error)?;
         }
         let changes = changed_files(&written);
         let files = written.new.files.as_ref().map_or(0, std::collections::BTreeMap::len);
@@ -205,7 +211,7 @@ impl ManifestWriteArgs {
 }
 
 /// `30d` from now, a date, or a time.
-fn parse_expiry_arg(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
+fn parse_expiry_arg(text: &str, now: Timestamp) -> Result<Timestamp, AgentError> {
     let from_now = || {
         let seconds = i64::try_from(parse_duration(text)?.as_secs()).ok()?;
         Timestamp::from_second(now.as_second().checked_add(seconds)?).ok()
@@ -213,10 +219,11 @@ fn parse_expiry_arg(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
     let hint =
         "use a duration such as 30d, a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z";
     match from_now().or_else(|| parse_expiry(text)) {
-        None => Err(CliError::usage_hint(format!("`{}` is not a valid time", sanitize(text)), hint)),
-        Some(time) if time <= now => {
-            Err(CliError::usage_hint(format!("{time} is in the past: nodes would refuse the manifest"), hint))
-        }
+        None => Err(AgentError::usage_hint(format!("`{}` is not a valid time", sanitize(text)), hint)),
+        Some(time) if time <= now => Err(AgentError::usage_hint(
+            format!("{time} is in the past: nodes would refuse the manifest"),
+            hint,
+        )),
         Some(time) => Ok(time),
     }
 }
@@ -242,8 +249,9 @@ fn changed_files(written: &ManifestDraft) -> Vec<String> {
 }
 
 impl ManifestCheckArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
-        let (listed, mut wrong) = manifest::check(&self.dir, CacheLimits::default()).map_err(to_cli_error)?;
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let (listed, mut wrong) =
+            manifest::check(&self.dir, CacheLimits::default()).map_err(to_agent_error)?;
         let now = Timestamp::now();
         if let Some(expires) = listed.expires.filter(|_| listed.is_expired(now)) {
             wrong.push(format!("the manifest expired at {expires}"));
@@ -290,7 +298,7 @@ impl ManifestCheckArgs {
     }
 
     /// Trust settings, when signatures must be checked.
-    fn load_trust(&self) -> Result<Option<TrustSettings>, CliError> {
+    fn load_trust(&self) -> Result<Option<TrustSettings>, AgentError> {
         let mut trust = settings::load(self.config.as_deref())?.trust;
         let asked = self.allowed_signers.is_some()
             || matches!(trust.require, RequiredSignatures::Manifest | RequiredSignatures::Both);
@@ -305,33 +313,33 @@ impl ManifestCheckArgs {
         &self,
         trust: &TrustSettings,
         now: Timestamp,
-    ) -> Result<Result<Vec<Signer>, String>, CliError> {
+    ) -> Result<Result<Vec<Signer>, String>, AgentError> {
         let signers =
-            AllowedSigners::read(trust).map_err(|e| CliError::usage_hint(error_chain(&e), e.hint()))?;
-        let (text, _) = manifest::read(&self.dir).map_err(to_cli_error)?;
-        let signatures = manifest::read_signatures(&self.dir).map_err(to_cli_error)?;
+            AllowedSigners::read(trust).map_err(|e| AgentError::usage_hint(error_chain(&e), e.hint()))?;
+        let (text, _) = manifest::read(&self.dir).map_err(to_agent_error)?;
+        let signatures = manifest::read_signatures(&self.dir).map_err(to_agent_error)?;
         Ok(signers.verify_manifest(&text, &signatures, trust.threshold, now).map_err(|e| error_chain(&e)))
     }
 }
 
 impl ManifestSignArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
-        let (listed, wrong) = manifest::check(&self.dir, CacheLimits::default()).map_err(to_cli_error)?;
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let (listed, wrong) = manifest::check(&self.dir, CacheLimits::default()).map_err(to_agent_error)?;
         if let Some(first) = wrong.first() {
             let more =
                 if wrong.len() > 1 { format!(" (and {} more)", wrong.len() - 1) } else { String::new() };
-            return Err(CliError::Refusal {
+            return Err(AgentError::Refusal {
                 exit: ExitStatus::Failed,
                 message: format!("the manifest does not match the files: {first}{more}"),
                 hint: Some("run `zagent manifest write`".into()),
             });
         }
-        let (text, _) = manifest::read(&self.dir).map_err(to_cli_error)?;
+        let (text, _) = manifest::read(&self.dir).map_err(to_agent_error)?;
         let signature = trust::sign(&self.key, trust::MANIFEST_NAMESPACE, &text)
-            .map_err(|e| CliError::failed(error_chain(&e)))?;
+            .map_err(|e| AgentError::failed(error_chain(&e)))?;
         let end = self.name.as_ref().map(|name| format!(".{name}")).unwrap_or_default();
         let name = format!("{}.sig{end}", tree::MANIFEST);
-        let path = manifest::write_atomic(&self.dir, &name, &signature).map_err(to_cli_error)?;
+        let path = manifest::write_atomic(&self.dir, &name, &signature).map_err(to_agent_error)?;
         let shown = path.display().to_string();
         let data = object!({"signature": shown, "serial": listed.serial});
         let line = format!("{}: signed serial {}\n", sanitize(&shown), listed.serial);
@@ -348,18 +356,18 @@ fn print(format: OutputFormat, text: &str, data: serde_json::Value, ui: &mut Ui<
     });
 }
 
-fn to_cli_error(error: ManifestError) -> CliError {
+fn to_agent_error(error: ManifestError) -> AgentError {
     let message = error_chain(&error);
     match error {
-        ManifestError::Faults(faults) => CliError::Configuration(faults),
-        ManifestError::Missing { .. } => CliError::usage_hint(message, "run `zagent manifest write`"),
+        ManifestError::Faults(faults) => AgentError::Configuration(faults),
+        ManifestError::Missing { .. } => AgentError::usage_hint(message, "run `zagent manifest write`"),
         ManifestError::Serial { old, .. } => {
-            CliError::usage_hint(message, format!("use a serial above {old}, or omit --serial"))
+            AgentError::usage_hint(message, format!("use a serial above {old}, or omit --serial"))
         }
         ManifestError::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            CliError::usage(format!("`{}` does not exist", display_path(&path)))
+            AgentError::usage(format!("`{}` does not exist", display_path(&path)))
         }
-        _ => CliError::failed(message),
+        _ => AgentError::failed(message),
     }
 }
 

@@ -1,19 +1,21 @@
 //! Arguments in, one library call out: the command line, one file per command.
 //!
-//! Law: a command turns its arguments into one call and the returned value into one text. Exit codes: 0
-//! success, 1 findings or failure, 2 usage or configuration, 65 the states do not compile, 75 locked, 77
-//! permission.
+//! Law: a command turns its arguments into one call and the returned value into one text. Exit codes:
+//! `exit_code.rs`.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "commands are the edge: they read the clock and the environment"
+)]
 
 mod cache;
 mod call;
 mod check;
 mod common_args;
-mod compile_job;
 mod completions;
 mod config;
 mod demo;
 mod doctor;
-mod empty_plan;
 mod explain;
 mod history;
 mod init;
@@ -29,12 +31,13 @@ mod run;
 mod run_args;
 mod salt_args;
 mod self_;
-mod settings;
 mod show;
 mod source;
 mod state;
 mod status;
+mod tree_args;
 mod trigger;
+mod turn;
 mod watchdog;
 
 use std::ffi::OsString;
@@ -47,8 +50,11 @@ use zagent_config::suggest::nearest;
 
 use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
+use crate::exit_code;
 use crate::output::{Colour, ReportFormat, Ui, json, report, yaml};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
+use zagent_daemon::node_settings as settings;
+use zagent_daemon::run_output::Messages;
 
 /// GitOps for hosts: Salt states from Git, compiled and converged on the node
 #[derive(Debug, Parser)]
@@ -82,6 +88,9 @@ enum CliCommand {
     Show(show::ShowArgs),
     /// Apply the states of this node, or predict the changes with `--test`
     Run(run::RunArgs),
+    /// Run one turn of the daemon, as requested on standard input
+    #[command(hide = true)]
+    Turn(turn::TurnArgs),
     /// Apply what the top files select, or the given SLS files
     #[command(name = "state.apply")]
     Apply(state::StateCommandArgs),
@@ -172,7 +181,7 @@ impl CliRequest {
         }
     }
 
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match self {
             Self::Command(command) => command.run(ui),
             Self::Function(call) => call.run(ui),
@@ -213,14 +222,15 @@ impl CliCommand {
             Self::Doctor(args) => args.format().into(),
             Self::Init(args) => args.format().into(),
             Self::Demo(args) => args.format(),
-            Self::Completions(_) | Self::Man(_) | Self::Function(_) => ReportFormat::Text,
+            Self::Turn(_) | Self::Completions(_) | Self::Man(_) | Self::Function(_) => ReportFormat::Text,
         }
     }
 
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match self {
             Self::Show(args) => args.run(ui),
             Self::Run(args) => args.run(ui),
+            Self::Turn(args) => args.run(ui),
             Self::Apply(args) => args.run(StateVerb::Apply, ui),
             Self::Highstate(args) => args.run(StateVerb::Highstate, ui),
             Self::Sls(args) => args.run(StateVerb::Sls, ui),
@@ -251,7 +261,7 @@ impl CliCommand {
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
-            Self::Function(_) => Err(CliError::usage("expected MODULE.FUNCTION")),
+            Self::Function(_) => Err(AgentError::usage("expected MODULE.FUNCTION")),
         }
     }
 }
@@ -268,7 +278,7 @@ pub fn main() -> ExitCode {
         .with_interactive(watched)
         .with_journal(crate::log::is_journal());
     let exit = run_with_ui(std::env::args_os(), ui, terminal);
-    ExitCode::from(exit as u8)
+    ExitCode::from(exit_code::code(exit))
 }
 
 /// Runs one command line; `terminal` says whether stdout and stderr are terminals that may use colour.
@@ -357,7 +367,7 @@ fn print_clap_error(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)
 }
 
 /// Prints an error: as data when a data format is requested, otherwise drawn on stderr.
-fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
+fn print_error(cli_error: &AgentError, format: ReportFormat, ui: &mut Ui<'_>) {
     match format {
         ReportFormat::Json => ui.print(&json(&cli_error.to_json())),
         ReportFormat::Yaml => {
@@ -367,7 +377,7 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
         }
         ReportFormat::Ndjson => ui.print(&format!("{}\n", cli_error.to_json())),
         ReportFormat::Highstate => {
-            if let CliError::CompileErrors(faults) = cli_error {
+            if let AgentError::CompileErrors(faults) = cli_error {
                 ui.print(&report::render_compile_errors(&faults.0, ui.paint));
             }
         }
@@ -379,13 +389,13 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
     }
     let paint = ui.err_paint;
     match cli_error {
-        CliError::Usage { message, hint } | CliError::Refusal { message, hint, .. } => {
+        AgentError::Usage { message, hint } | AgentError::Refusal { message, hint, .. } => {
             ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), zagent_config::sanitize(message)));
             if let Some(hint) = hint {
                 ui.alert(Level::ERROR, &format!(" {} {}: {hint}", paint.blue("="), paint.bold("help")));
             }
         }
-        CliError::CompileErrors(faults) | CliError::Configuration(faults) => {
+        AgentError::CompileErrors(faults) | AgentError::Configuration(faults) => {
             for one in &faults.0 {
                 ui.alert(Level::ERROR, &diagnostic::render_diagnostic(one, Severity::Error, paint));
             }
@@ -397,8 +407,7 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
 
 /// Prints a warning.
 fn warn(message: &str, ui: &mut Ui<'_>) {
-    let paint = ui.err_paint;
-    ui.alert(Level::WARN, &format!("{}: {}", paint.yellow("warning"), zagent_config::sanitize(message)));
+    ui.warn(message);
 }
 
 /// The full clap command, for completions and manual pages.

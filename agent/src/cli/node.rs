@@ -18,10 +18,10 @@ use zagent_rollout::targeting::is_targeted;
 
 use super::rollout::{
     BoardArgs, node_state_text, node_state_word, open_board_reports, open_reports, short_version,
-    to_cli_error,
+    to_agent_error,
 };
 use crate::output::{OutputFormat, Paint, TextTable, Tone, Ui, one_line};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::span_text;
 
 /// Missed reports before a node counts as silent.
@@ -76,7 +76,7 @@ impl NodeArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.verb {
             NodeCommand::List(list) => list.run(ui),
             NodeCommand::Show(one) => one.show(ui),
@@ -86,11 +86,11 @@ impl NodeArgs {
 }
 
 /// All reports, by node and component.
-fn load_all_reports(settings: &Settings) -> Result<BTreeMap<NodeId, Vec<NodeReport>>, CliError> {
+fn load_all_reports(settings: &Settings) -> Result<BTreeMap<NodeId, Vec<NodeReport>>, AgentError> {
     let mut board = open_reports(settings)?;
     let mut nodes: BTreeMap<NodeId, Vec<NodeReport>> = BTreeMap::new();
     for part in COMPONENTS {
-        for (id, report) in board.latest_reports(part).map_err(to_cli_error)? {
+        for (id, report) in board.latest_reports(part).map_err(to_agent_error)? {
             nodes.entry(id).or_default().push(report);
         }
     }
@@ -109,7 +109,7 @@ pub(super) fn is_silent(report: &NodeReport, now: Timestamp, patience: Duration)
 }
 
 impl NodeListArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let mut nodes = load_all_reports(&settings)?;
         if let Some(target) = &self.target {
@@ -124,7 +124,7 @@ impl NodeListArgs {
             });
             if let Some(fault) = fault {
                 let hint = "write a compound target such as 'G@os:Debian and web-*'";
-                return Err(CliError::usage_hint(zagent_config::error_chain(&fault), hint));
+                return Err(AgentError::usage_hint(zagent_config::error_chain(&fault), hint));
             }
         }
         let (now, patience) = (Timestamp::now(), silence_limit(&settings));
@@ -176,18 +176,19 @@ fn nodes_table(reports: &[&NodeReport], now: Timestamp, patience: Duration, pain
 
 impl NodeIdArgs {
     /// Reports of the node, at least one.
-    fn load_reports(&self, settings: &Settings) -> Result<Vec<NodeReport>, CliError> {
+    fn load_reports(&self, settings: &Settings) -> Result<Vec<NodeReport>, AgentError> {
         let mut board = open_board_reports(settings)?;
         let (mut own, mut others, mut wrong) = (Vec::new(), Vec::new(), None);
         for part in COMPONENTS {
-            let (mut good, refused) = board.verified_reports(part, Timestamp::now()).map_err(to_cli_error)?;
+            let (mut good, refused) =
+                board.verified_reports(part, Timestamp::now()).map_err(to_agent_error)?;
             own.extend(good.remove(&self.id).map(|opened| opened.report));
             wrong = wrong.or_else(|| refused.into_iter().find(|error| claimed_node(error) == Some(&self.id)));
             others.extend(good.into_keys());
         }
         match wrong {
             _ if !own.is_empty() => Ok(own),
-            Some(error) => Err(CliError::Refusal {
+            Some(error) => Err(AgentError::Refusal {
                 exit: ExitStatus::Failed,
                 message: zagent_config::error_chain(&error),
                 hint: Some(format!(
@@ -199,16 +200,16 @@ impl NodeIdArgs {
         }
     }
 
-    fn unknown_node<'n>(&self, others: impl Iterator<Item = &'n NodeId>) -> CliError {
+    fn unknown_node<'n>(&self, others: impl Iterator<Item = &'n NodeId>) -> AgentError {
         let near = nearest(self.id.as_str(), others.map(NodeId::as_str));
         let hint = match near {
             Some(near) => format!("did you mean `{near}`? list the nodes with `zagent node list`"),
             None => "list the nodes with `zagent node list`".into(),
         };
-        CliError::usage_hint(format!("no node `{}` reports on the board", self.id), hint)
+        AgentError::usage_hint(format!("no node `{}` reports on the board", self.id), hint)
     }
 
-    fn show(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn show(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let reports = self.load_reports(&settings)?;
         let (now, patience) = (Timestamp::now(), silence_limit(&settings));
@@ -217,7 +218,7 @@ impl NodeIdArgs {
         Ok(ExitStatus::Success)
     }
 
-    fn forget(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn forget(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let mut board = open_board_reports(&settings)?;
         let mut gone = Vec::new();
@@ -226,7 +227,8 @@ impl NodeIdArgs {
         let mut was_there = has_key(&settings, &self.id);
         let mut others = Vec::new();
         for part in COMPONENTS {
-            let (mut good, refused) = board.verified_reports(part, Timestamp::now()).map_err(to_cli_error)?;
+            let (mut good, refused) =
+                board.verified_reports(part, Timestamp::now()).map_err(to_agent_error)?;
             gone.extend(good.remove(&self.id).map(|opened| opened.report));
             was_there |= refused.iter().any(|error| claimed_node(error) == Some(&self.id));
             others.extend(good.into_keys());
@@ -235,7 +237,7 @@ impl NodeIdArgs {
             return Err(self.unknown_node(others.iter()));
         }
         for part in COMPONENTS {
-            board.forget(part, &self.id).map_err(to_cli_error)?;
+            board.forget(part, &self.id).map_err(to_agent_error)?;
         }
         let words = format!("{} is removed from the board; if it still runs, it reports again\n", self.id);
         self.place.print(&words, &object!({"success": true, "forgotten": gone}), ui);

@@ -14,7 +14,7 @@ use super::status::notify_daemon;
 use crate::output::{OutputFormat, Ui};
 use zagent_config::error_chain;
 use zagent_config::json_file::JsonFileError;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::current_user;
 use zagent_daemon::operator::pause::Pause;
 use zagent_host::timezone::local_zone;
@@ -62,7 +62,7 @@ impl PauseArgs {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let (now, zone) = (Timestamp::now(), local_zone());
         let until = match (&self.until, self.forever) {
@@ -71,12 +71,12 @@ impl PauseArgs {
             (None, false) => {
                 let time = self.time.unwrap_or(DEFAULT_PAUSE);
                 let end = now.checked_add(time);
-                Some(end.map_err(|_| CliError::usage("the duration is too long"))?)
+                Some(end.map_err(|_| AgentError::usage("the duration is too long"))?)
             }
         };
         let pause =
             Pause { since: now, until, reason: clean_reason(self.reason.as_deref()), by: current_user() };
-        pause.write(&settings.paths()).map_err(to_cli_error)?;
+        pause.write(&settings.paths()).map_err(to_agent_error)?;
         notify_daemon(&settings.paths(), ui);
         self.common.print(&pause.summary(now, &zone), object!({"success": true, "pause": pause}), ui);
         Ok(ExitStatus::Success)
@@ -88,13 +88,13 @@ impl ResumeArgs {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let paths = settings.paths();
         let now = Timestamp::now();
         // The content no longer matters, even if it is damaged.
         let read = Pause::read(&paths, now);
-        let cleared = Pause::clear(&paths).map_err(to_cli_error)?;
+        let cleared = Pause::clear(&paths).map_err(to_agent_error)?;
         let words = match (&read, cleared) {
             (Ok(Some(pause)), _) => format!("resumed; it was {}", pause.summary(now, &local_zone())),
             (Ok(None), true) => "resumed; the pause had already ended".into(),
@@ -115,21 +115,21 @@ pub(super) fn clean_reason(text: Option<&str>) -> Option<String> {
 }
 
 /// Turns an error about a small state file into a message with a hint.
-pub(super) fn to_cli_error(error: JsonFileError) -> CliError {
+pub(super) fn to_agent_error(error: JsonFileError) -> AgentError {
     let message = error_chain(&error);
     match error {
-        e if e.is_permission() => CliError::permission(message),
-        JsonFileError::Damaged { path, .. } => CliError::Refusal {
+        e if e.is_permission() => AgentError::permission(message),
+        JsonFileError::Damaged { path, .. } => AgentError::Refusal {
             exit: ExitStatus::Failed,
             message,
             hint: Some(format!("inspect the file, then remove it: rm {}", path.display())),
         },
-        _ => CliError::failed(message),
+        _ => AgentError::failed(message),
     }
 }
 
 /// Parses a time: today or tomorrow at an hour, a date and an hour, or a full timestamp.
-fn parse_moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, CliError> {
+fn parse_moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, AgentError> {
     let text = text.trim();
     let on_wall = |date_time: DateTime| zone.to_ambiguous_timestamp(date_time).compatible().ok();
     let hour = |text: &str| {
@@ -143,10 +143,10 @@ fn parse_moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp
     let at = at.or_else(|| hour(text)).or_else(|| on_wall(text.parse::<DateTime>().ok()?));
     match at {
         Some(at) if at > now => Ok(at),
-        Some(_) => Err(CliError::usage(format!("`{text}` is in the past"))),
+        Some(_) => Err(AgentError::usage(format!("`{text}` is in the past"))),
         None => {
             let hint = "use `14:00`, `2026-11-30 14:00` or `2026-11-30T14:00:00+01:00`";
-            Err(CliError::usage_hint(format!("`{text}` is not a valid time"), hint))
+            Err(AgentError::usage_hint(format!("`{text}` is not a valid time"), hint))
         }
     }
 }

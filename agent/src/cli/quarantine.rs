@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde_json::json as object;
 
 use super::common_args::CommonArgs;
-use super::pause::to_cli_error;
+use super::pause::to_agent_error;
 use super::settings;
 use super::status::notify_daemon;
 use crate::output::{OutputFormat, Ui, pluralize};
 use zagent_config::sanitize;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::quarantine::{Quarantine, QuarantinedRevision};
 use zagent_daemon::operator::span_text;
 
@@ -62,7 +62,7 @@ impl QuarantineArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.what {
             QuarantineCommand::List(list) => list.run(ui),
             QuarantineCommand::Clear(clear) => clear.run(ui),
@@ -71,9 +71,9 @@ impl QuarantineArgs {
 }
 
 impl QuarantineListArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = settings::load(self.common.config.as_deref())?;
-        let all = Quarantine::read(&settings.paths()).map_err(to_cli_error)?;
+        let all = Quarantine::read(&settings.paths()).map_err(to_agent_error)?;
         let newest: Vec<&QuarantinedRevision> = all.list().iter().rev().collect();
         self.common.print(&quarantine_table(&newest, Timestamp::now()), object!(newest), ui);
         Ok(ExitStatus::Success)
@@ -95,19 +95,19 @@ fn quarantine_table(all: &[&QuarantinedRevision], now: Timestamp) -> String {
 }
 
 impl QuarantineClearArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let paths = settings.paths();
         let gone: Vec<String> = match &self.revision {
             None => {
                 // A damaged list is cleared as well: its content is unknown.
                 let all = Quarantine::read(&paths).unwrap_or_default();
-                Quarantine::clear(&paths).map_err(to_cli_error)?;
+                Quarantine::clear(&paths).map_err(to_agent_error)?;
                 all.list().iter().map(|q| q.revision.to_string()).collect()
             }
             Some(text) => {
-                let text = validate_prefix(text, &Quarantine::read(&paths).map_err(to_cli_error)?)?;
-                let gone = Quarantine::remove(&paths, text).map_err(to_cli_error)?;
+                let text = validate_prefix(text, &Quarantine::read(&paths).map_err(to_agent_error)?)?;
+                let gone = Quarantine::remove(&paths, text).map_err(to_agent_error)?;
                 gone.into_iter().map(|revision| revision.to_string()).collect()
             }
         };
@@ -122,16 +122,16 @@ impl QuarantineClearArgs {
 }
 
 /// Checks that the text is the start of exactly one quarantined revision.
-fn validate_prefix<'t>(text: &'t str, all: &Quarantine) -> Result<&'t str, CliError> {
+fn validate_prefix<'t>(text: &'t str, all: &Quarantine) -> Result<&'t str, AgentError> {
     let hint = "list them with `zagent quarantine list`, or clear all with `--all`";
     if text.len() < MIN_PREFIX_LEN {
-        return Err(CliError::usage_hint(format!("`{text}` is too short for a revision"), hint));
+        return Err(AgentError::usage_hint(format!("`{text}` is too short for a revision"), hint));
     }
     let begins = text.to_ascii_lowercase();
     match all.list().iter().filter(|q| q.revision.as_str().starts_with(&begins)).count() {
         1 => Ok(text),
-        0 => Err(CliError::usage_hint(format!("no quarantined revision starts with `{text}`"), hint)),
-        _ => Err(CliError::usage_hint(
+        0 => Err(AgentError::usage_hint(format!("no quarantined revision starts with `{text}`"), hint)),
+        _ => Err(AgentError::usage_hint(
             format!("more than one revision starts with `{text}`"),
             "use more digits",
         )),

@@ -18,7 +18,7 @@ use super::settings;
 use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::current_user;
 
 /// Publish an agent binary for rollouts, or list published releases
@@ -97,7 +97,7 @@ impl ReleaseArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.what {
             ReleaseCommand::Publish(args) => args.run(ui),
             ReleaseCommand::List(args) => args.run(ui),
@@ -106,7 +106,7 @@ impl ReleaseArgs {
 }
 
 impl ReleasePublishArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let edition = PublishRequest {
             file: &self.file,
             component: Component::Agent,
@@ -115,7 +115,7 @@ impl ReleasePublishArgs {
             arch: self.arch.as_deref(),
             keys: &self.key,
         };
-        let mut binary = ReleaseBinary::read(&edition).map_err(to_cli_error)?;
+        let mut binary = ReleaseBinary::read(&edition).map_err(to_agent_error)?;
         let outcome = match &self.url {
             Some(url) => {
                 binary.published.artifact.url = Some(url.clone());
@@ -125,13 +125,13 @@ impl ReleasePublishArgs {
             None => {
                 let settings = load_settings(&self.common, self.remote.as_deref())?;
                 // Publishing does not require write access to the agent's directories.
-                let dir = tempfile::tempdir().map_err(|error| CliError::failed(error.to_string()))?;
+                let dir = tempfile::tempdir().map_err(|error| AgentError::failed(error.to_string()))?;
                 let mut shelf =
                     artifact::open_release_store(&settings, Some(dir.path().into())).map_err(board_error)?;
                 let deadline = Deadline::after(artifact::TIMEOUT);
                 let outcome = binary
                     .publish(&mut shelf, &current_user(), Timestamp::now(), deadline)
-                    .map_err(to_cli_error)?;
+                    .map_err(to_agent_error)?;
                 match outcome {
                     PublishOutcome::Published => "published",
                     PublishOutcome::SignaturesAdded => "signed",
@@ -159,11 +159,11 @@ impl ReleasePublishArgs {
 }
 
 impl ReleaseListArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = load_settings(&self.common, self.remote.as_deref())?;
         let mut shelf = artifact::open_release_store(&settings, None).map_err(board_error)?;
         let deadline = Deadline::after(settings.source.timeout);
-        let there = artifact::list_published(&mut shelf, deadline).map_err(to_cli_error)?;
+        let there = artifact::list_published(&mut shelf, deadline).map_err(to_agent_error)?;
         let lines = there
             .iter()
             .map(|(version, machine, revision)| format!("{version}  {machine}  {}", revision.short()));
@@ -180,7 +180,7 @@ impl ReleaseListArgs {
 }
 
 /// Settings, with the repository replaced by the one given.
-fn load_settings(common: &CommonArgs, remote: Option<&str>) -> Result<Settings, CliError> {
+fn load_settings(common: &CommonArgs, remote: Option<&str>) -> Result<Settings, AgentError> {
     let mut settings = settings::load(common.config.as_deref())?;
     if let Some(url) = remote {
         settings.rollout.url = Some(url.to_owned());
@@ -188,20 +188,20 @@ fn load_settings(common: &CommonArgs, remote: Option<&str>) -> Result<Settings, 
     Ok(settings)
 }
 
-fn board_error(error: BoardError) -> CliError {
-    CliError::usage_hint(error_chain(&error), "set the repository with --remote or `rollout.url`")
+fn board_error(error: BoardError) -> AgentError {
+    AgentError::usage_hint(error_chain(&error), "set the repository with --remote or `rollout.url`")
 }
 
-fn to_cli_error(error: ArtifactError) -> CliError {
+fn to_agent_error(error: ArtifactError) -> AgentError {
     let message = error_chain(&error);
     match &error {
-        ArtifactError::Malformed { .. } | ArtifactError::Unreadable { .. } => CliError::usage(message),
+        ArtifactError::Malformed { .. } | ArtifactError::Unreadable { .. } => AgentError::usage(message),
         ArtifactError::Git { source, .. }
             if matches!(source.kind, SourceErrorKind::Unreachable | SourceErrorKind::Timeout) =>
         {
-            CliError::Refusal { exit: ExitStatus::Unreachable, message, hint: None }
+            AgentError::Refusal { exit: ExitStatus::Unreachable, message, hint: None }
         }
-        _ => CliError::failed(message),
+        _ => AgentError::failed(message),
     }
 }
 

@@ -6,9 +6,9 @@ use zagent_compiler::{TreeLimits, schema, yaml};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
-use super::compile_job::TreeArgs;
 use super::run_args::RunOptionArgs;
-use zagent_daemon::error::CliError;
+use super::tree_args::TreeArgs;
+use zagent_daemon::error::AgentError;
 
 /// Arguments of a command line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +41,7 @@ impl SaltArgs {
         &mut self,
         tree: &mut TreeArgs,
         order: &mut RunOptionArgs,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), AgentError> {
         if let Some(test) = self.named.remove("test") {
             order.test |= test.is_truthy();
         }
@@ -55,7 +55,10 @@ impl SaltArgs {
             }
             Some(other) => {
                 let message = format!("`pillar=` is {}, expected a mapping", other.kind());
-                return Err(CliError::usage_hint(message, "example: pillar='{\"nginx\": {\"workers\": 4}}'"));
+                return Err(AgentError::usage_hint(
+                    message,
+                    "example: pillar='{\"nginx\": {\"workers\": 4}}'",
+                ));
             }
         }
         tree.test = order.test;
@@ -63,14 +66,14 @@ impl SaltArgs {
     }
 
     /// Rejects the remaining named arguments.
-    pub(super) fn reject_named(&self, known: &[&'static str]) -> Result<(), CliError> {
+    pub(super) fn reject_named(&self, known: &[&'static str]) -> Result<(), AgentError> {
         let Some(key) = self.named.keys().next().and_then(Value::as_str) else { return Ok(()) };
         let keys = || RUN_KEYS.iter().chain(known).copied();
         let hint = match nearest(key, keys()) {
             Some(near) => format!("did you mean `{near}=`?"),
             None => format!("known keys: {}", keys().map(|k| format!("{k}=")).collect::<Vec<_>>().join(", ")),
         };
-        Err(CliError::usage_hint(format!("unknown argument `{key}`"), hint))
+        Err(AgentError::usage_hint(format!("unknown argument `{key}`"), hint))
     }
 
     /// Rejects keys that a state function does not have; where it accepts any key, rejects likely typing
@@ -79,7 +82,7 @@ impl SaltArgs {
         &self,
         function: schema::StateFunction,
         written: &str,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), AgentError> {
         let marks = function.describe().map(|d| d.traits);
         if marks.is_some_and(|m| m.takes_any) {
             return self.reject_mistyped_test(written);
@@ -97,13 +100,13 @@ impl SaltArgs {
                     None if function.takes_any() => continue,
                     None => format!("parameters: {}", own.join(", ")),
                 };
-            return Err(CliError::usage_hint(format!("`{written}` has no parameter `{key}`"), hint));
+            return Err(AgentError::usage_hint(format!("`{written}` has no parameter `{key}`"), hint));
         }
         Ok(())
     }
 
     /// Rejects what can only be a mistyped `test=True`, where any key is accepted.
-    pub(super) fn reject_mistyped_test(&self, written: &str) -> Result<(), CliError> {
+    pub(super) fn reject_mistyped_test(&self, written: &str) -> Result<(), AgentError> {
         let is_flag = |value: &Value| matches!(value, Value::Bool(_));
         let slip = |key: &&str| nearest(key, ["test"]).is_some();
         let keys = self.named.iter().filter(|(_, value)| is_flag(value)).filter_map(|(key, _)| key.as_str());
@@ -112,16 +115,16 @@ impl SaltArgs {
             Some(key) => {
                 let message =
                     format!("`{key}` looks like a typing error: `{written}` would not be a dry run");
-                Err(CliError::usage_hint(message, "did you mean `test`?"))
+                Err(AgentError::usage_hint(message, "did you mean `test`?"))
             }
         }
     }
 
     /// Rejects all arguments without a key.
-    pub(super) fn reject_positional(&self, hint: &str) -> Result<(), CliError> {
+    pub(super) fn reject_positional(&self, hint: &str) -> Result<(), AgentError> {
         match self.positional.first() {
             None => Ok(()),
-            Some(word) => Err(CliError::usage_hint(format!("unexpected argument `{word}`"), hint)),
+            Some(word) => Err(AgentError::usage_hint(format!("unexpected argument `{word}`"), hint)),
         }
     }
 }
@@ -210,7 +213,7 @@ mod tests {
         assert!(order.test && tree.test);
         assert_eq!((tree.saltenv.as_deref(), tree.pillar_data.as_deref()), (Some("dev"), Some(r#"{"a":1}"#)));
         assert!(words.reject_named(&["mod"]).is_err_and(
-            |t| matches!(t, CliError::Usage { hint: Some(h), .. } if h == "did you mean `mod=`?")
+            |t| matches!(t, AgentError::Usage { hint: Some(h), .. } if h == "did you mean `mod=`?")
         ));
         let mut bad = SaltArgs::new(&["pillar=[1]".to_owned()]);
         assert!(bad.take_run_keys(&mut tree, &mut order).is_err());

@@ -9,7 +9,7 @@ use super::settings;
 use super::status::with_installed_root;
 use super::watchdog::{WatchdogStatusArgs, ask_watchdog};
 use crate::output::{OutputFormat, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Show the agent's binary, or roll back to the previous one
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ impl SelfArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.what {
             SelfCommand::Rollback(rollback) => rollback.run(ui),
             SelfCommand::Status(status) => status.run(ui),
@@ -54,7 +54,7 @@ impl SelfArgs {
 }
 
 impl SelfRollbackArgs {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
         let question = WatchdogRequest::GoBack { reason: self.reason.clone() };
         match ask_watchdog(&settings.paths().watchdog_socket(), &question)? {
@@ -62,8 +62,10 @@ impl SelfRollbackArgs {
                 self.common.print(&words, object!({"done": words}), ui);
                 Ok(ExitStatus::Success)
             }
-            WatchdogResponse::Refused { why } => Err(CliError::failed(why)),
-            WatchdogResponse::Status(_) => Err(CliError::failed("the watchdog sent an unexpected response")),
+            WatchdogResponse::Refused { why } => Err(AgentError::failed(why)),
+            WatchdogResponse::Status(_) => {
+                Err(AgentError::failed("the watchdog sent an unexpected response"))
+            }
         }
     }
 }

@@ -7,11 +7,11 @@ use serde_json::json as object;
 use zagent_cache::{Cache, GenerationRecord};
 
 use super::common_args::CommonArgs;
-use super::compile_job::TreeArgs;
 use super::{settings, warn};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::compile_request::CompileRequest;
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::{
     AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
 };
@@ -53,26 +53,25 @@ impl SourceArgs {
         self.common().out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let common = self.common();
         let settings = settings::load(common.config.as_deref())?;
         if settings.source.remotes.is_empty() {
             let hint = "set `source.remotes: [{url: …, branch: main}]` in /etc/zagent/zagent.yaml";
-            return Err(CliError::usage_hint("no remote is configured", hint));
+            return Err(AgentError::usage_hint("no remote is configured", hint));
         }
         let preview = matches!(self.verb, SourceCommand::Verify(_));
         let allow_rewind = matches!(&self.verb, SourceCommand::Sync(args) if args.allow_rewind);
         let (paths, now) = (settings.paths(), Timestamp::now());
-        let cache = Cache::open(&paths, &settings.source).map_err(|error| CliError::from_cache(&error))?;
+        let cache = Cache::open(&paths, &settings.source).map_err(|error| AgentError::from_cache(&error))?;
         let orders = OperatorOrders::read(&paths, now);
         if let Some(damaged) = &orders.damaged {
-            return Err(CliError::failed(format!("{damaged}: fix or remove it first")));
+            return Err(AgentError::failed(format!("{damaged}: fix or remove it first")));
         }
         let mut memory = AgentMemory::load(&paths.memory());
-        let tree = TreeArgs { config: common.config.clone(), ..TreeArgs::default() };
-        let mut compiles = |top: &Path| {
-            let job = tree.job_for_dir(top, "", settings.clone())?;
-            Ok(job.compiler.compile(&job.want).map(drop)?)
+        let request = CompileRequest { config: common.config.clone(), ..CompileRequest::default() };
+        let mut compiles = |top: &Path, revision: &str| {
+            request.job_for_dir(top, revision, settings.clone())?.compile_quietly().map(drop)
         };
         let mut sync = StatesSync {
             settings: &settings,
@@ -81,13 +80,14 @@ impl SourceArgs {
             orders: &orders,
             seed: zagent_daemon::machine_seed(settings.id.as_str()),
             notes: Vec::new(),
+            handover: None,
             check_compiles: &mut compiles,
         };
         let options =
             SyncOptions { allow_rewind, retry_refused: true, preview, hold: None, reverify: preview };
         let synced = sync.sync_head(options, now);
         sync.notes.iter().for_each(|note| warn(note, ui));
-        let synced = synced.map_err(|error| CliError::from_cache(&error))?;
+        let synced = synced.map_err(|error| AgentError::from_cache(&error))?;
         if !preview && let Err(error) = memory.save(&paths.memory()) {
             warn(&format!("cannot save state: {}", error_chain(&error)), ui);
         }
@@ -104,7 +104,7 @@ impl SourceArgs {
         synced: SyncOutcome,
         cache: &Cache,
         ui: &mut Ui<'_>,
-    ) -> Result<ExitStatus, CliError> {
+    ) -> Result<ExitStatus, AgentError> {
         match synced {
             SyncOutcome::Published(generation) => {
                 let lead = format!("generation {} is current", generation.name());
@@ -118,7 +118,7 @@ impl SourceArgs {
                 self.print_record("verified: the node would accept it", "verified", verified.record(), ui)
             }
             SyncOutcome::Current | SyncOutcome::NoRemote => {
-                let current = cache.current().map_err(|error| CliError::from_cache(&error))?;
+                let current = cache.current().map_err(|error| AgentError::from_cache(&error))?;
                 match current {
                     Some(generation) => {
                         self.print_record(
@@ -136,7 +136,7 @@ impl SourceArgs {
                 let words: Vec<String> = errors.iter().map(|error| error_chain(error)).collect();
                 let message = words.join("; ");
                 let hint = Some(with_current("check each remote with `zagent doctor`", cache));
-                return Err(CliError::Refusal { exit: ExitStatus::Unreachable, message, hint });
+                return Err(AgentError::Refusal { exit: ExitStatus::Unreachable, message, hint });
             }
         }
         Ok(ExitStatus::Success)
@@ -163,14 +163,14 @@ impl SourceArgs {
     }
 }
 
-fn held_error(held: &HeldRevision, cache: &Cache) -> CliError {
+fn held_error(held: &HeldRevision, cache: &Cache) -> AgentError {
     let message = format!("revision {} is held back: {}", held.revision.short(), held.message);
     let exit = match held.why {
         HoldReason::Broken => ExitStatus::NotCompiled,
         HoldReason::Unfetched => ExitStatus::Unreachable,
         _ => ExitStatus::Refused,
     };
-    CliError::Refusal { exit, message, hint: Some(with_current("see also `zagent status`", cache)) }
+    AgentError::Refusal { exit, message, hint: Some(with_current("see also `zagent status`", cache)) }
 }
 
 /// A hint, plus the generation that stays current.

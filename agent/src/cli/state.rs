@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use zagent_compiler::{Chunk, Compat, TreeLimits, schema, yaml};
+use zagent_compiler::{Chunk, Compat, TreeLimits, yaml};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
-use super::compile_job::{CompileJob, PlanWithPillar, TreeArgs};
 use super::run::run_plan;
 use super::run_args::{ReportArgs, RunOptionArgs};
 use super::salt_args::SaltArgs;
+use super::tree_args::TreeArgs;
 use crate::output::{ReportFormat, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_run::RunOptions;
 
 /// Arguments of every command that runs states.
@@ -33,7 +34,7 @@ impl StateCommonArgs {
     pub(super) fn resolve_args(
         &self,
         words: &[String],
-    ) -> Result<(SaltArgs, TreeArgs, RunOptions), CliError> {
+    ) -> Result<(SaltArgs, TreeArgs, RunOptions), AgentError> {
         let (mut tree, mut order, mut words) = (self.tree.clone(), self.order.clone(), SaltArgs::new(words));
         words.take_run_keys(&mut tree, &mut order)?;
         Ok((words, tree, order.to_order()))
@@ -73,7 +74,7 @@ impl StateCommandArgs {
         self.common.report.out
     }
 
-    pub(super) fn run(&self, verb: StateVerb, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, verb: StateVerb, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let (words, tree, order) = self.common.resolve_args(&self.words)?;
         match verb {
             StateVerb::Apply | StateVerb::Highstate | StateVerb::Sls => {
@@ -95,7 +96,7 @@ impl StateCommandArgs {
         tree: TreeArgs,
         order: &RunOptions,
         ui: &mut Ui<'_>,
-    ) -> Result<ExitStatus, CliError> {
+    ) -> Result<ExitStatus, AgentError> {
         let mut sls = tree.sls.clone();
         match verb {
             StateVerb::Highstate => {
@@ -110,13 +111,13 @@ impl StateCommandArgs {
         }
         words.reject_named(&["mods"])?;
         if verb == StateVerb::Sls && sls.is_empty() {
-            return Err(CliError::usage_hint(
+            return Err(AgentError::usage_hint(
                 "no SLS name given",
                 "zagent state.sls a,b; to apply all: zagent state.highstate",
             ));
         }
         let job = TreeArgs { sls, ..tree }.job()?;
-        let planned = job.plan(!order.test, self.common.order.fresh, ui)?;
+        let planned = job.plan(PlanCacheUse { save: !order.test, fresh: self.common.order.fresh }, ui)?;
         run_plan(&job, &planned, order, &self.common.report, ui)
     }
 
@@ -126,15 +127,15 @@ impl StateCommandArgs {
         tree: TreeArgs,
         order: &RunOptions,
         ui: &mut Ui<'_>,
-    ) -> Result<ExitStatus, CliError> {
+    ) -> Result<ExitStatus, AgentError> {
         words.reject_named(&[])?;
         let [id, sls @ ..] = words.positional.as_slice() else {
-            return Err(CliError::usage_hint("no state ID given", "zagent state.sls_id ID SLS"));
+            return Err(AgentError::usage_hint("no state ID given", "zagent state.sls_id ID SLS"));
         };
         let mut all = tree.sls.clone();
         all.extend(sls.iter().flat_map(|w| split_names(w)));
         if all.is_empty() {
-            return Err(CliError::usage_hint("no SLS name given", format!("zagent state.sls_id {id} SLS")));
+            return Err(AgentError::usage_hint("no SLS name given", format!("zagent state.sls_id {id} SLS")));
         }
         let job = TreeArgs { sls: all, ..tree }.job()?;
         let plan = job.compile(ui)?.plan;
@@ -144,7 +145,10 @@ impl StateCommandArgs {
                 || "list the states with `zagent show lowstate`".into(),
                 |near| format!("did you mean `{near}`?"),
             );
-            return Err(CliError::usage_hint(format!("no state in these SLS files has the ID `{id}`"), hint));
+            return Err(AgentError::usage_hint(
+                format!("no state in these SLS files has the ID `{id}`"),
+                hint,
+            ));
         }
         let planned = PlanWithPillar { plan: part, pillar: job.compiler.pillar()? };
         run_plan(&job, &planned, order, &self.common.report, ui)
@@ -156,39 +160,40 @@ impl StateCommandArgs {
         tree: &TreeArgs,
         order: &RunOptions,
         ui: &mut Ui<'_>,
-    ) -> Result<ExitStatus, CliError> {
+    ) -> Result<ExitStatus, AgentError> {
         const EXAMPLE: &str = r#"example: '{"state": "pkg", "fun": "installed", "name": "vim"}'"#;
         words.reject_named(&["data"])?;
         let [text] = words.positional.as_slice() else {
-            return Err(CliError::usage_hint("`state.low` takes one mapping", EXAMPLE));
+            return Err(AgentError::usage_hint("`state.low` takes one mapping", EXAMPLE));
         };
         let data = Value::from_json_str(text).or_else(|_| yaml::load(text, &TreeLimits::default()));
         let data = match data {
             Ok(Value::Map(map)) => Arc::unwrap_or_clone(map),
             Ok(other) => {
                 let message = format!("the argument is {}, expected a mapping", other.kind());
-                return Err(CliError::usage_hint(message, EXAMPLE));
+                return Err(AgentError::usage_hint(message, EXAMPLE));
             }
             Err(e) => {
-                return Err(CliError::usage_hint(
+                return Err(AgentError::usage_hint(
                     format!("the argument is neither JSON nor YAML: {}", e.message),
                     EXAMPLE,
                 ));
             }
         };
-        let chunk = Chunk::from_low_data(&data).map_err(|message| CliError::usage_hint(message, EXAMPLE))?;
+        let chunk =
+            Chunk::from_low_data(&data).map_err(|message| AgentError::usage_hint(message, EXAMPLE))?;
         let job = tree.job_without_states()?;
         run_chunk(&job, chunk, order, &self.common.report, ui)
     }
 }
 
 /// The function that `state.single` runs, and its arguments.
-fn take_function(mut words: SaltArgs) -> Result<(String, SaltArgs), CliError> {
+fn take_function(mut words: SaltArgs) -> Result<(String, SaltArgs), AgentError> {
     let named = words.named.remove("fun").map(|f| zagent_config::value::python_str(&f));
     let function = match named {
         Some(function) => function,
         None if words.positional.is_empty() => {
-            return Err(CliError::usage_hint(
+            return Err(AgentError::usage_hint(
                 "no function given",
                 "zagent state.single pkg.installed name=vim",
             ));
@@ -206,14 +211,14 @@ pub(super) fn run_single(
     order: &RunOptions,
     args: &ReportArgs,
     ui: &mut Ui<'_>,
-) -> Result<ExitStatus, CliError> {
+) -> Result<ExitStatus, AgentError> {
     let Some((state, fun)) = function.split_once('.') else {
         let message = format!("`{function}` is not a function");
-        return Err(CliError::usage_hint(message, "use MODULE.FUNCTION, such as pkg.installed"));
+        return Err(AgentError::usage_hint(message, "use MODULE.FUNCTION, such as pkg.installed"));
     };
     let job = tree.job_without_states()?;
     if job.compat == Compat::Strict {
-        match schema::function(state, fun) {
+        match zagent_states::schema().function(state, fun) {
             Some(function) => words.reject_unknown_keys(function, &format!("{state}.{fun}"))?,
             None => words.reject_mistyped_test(&format!("{state}.{fun}"))?,
         }
@@ -222,15 +227,15 @@ pub(super) fn run_single(
     run_chunk(&job, chunk, order, args, ui)
 }
 
-fn build_chunk(state: &str, fun: &str, mut words: SaltArgs) -> Result<Chunk, CliError> {
+fn build_chunk(state: &str, fun: &str, mut words: SaltArgs) -> Result<Chunk, AgentError> {
     let like = || format!("zagent {state}.{fun} NAME [KEY=VALUE]…");
     let named = words.named.remove("name").map(|n| zagent_config::value::python_str(&n));
     let mut plain = std::mem::take(&mut words.positional).into_iter();
     let Some(name) = named.or_else(|| plain.next()).filter(|n| !n.is_empty()) else {
-        return Err(CliError::usage_hint(format!("`{state}.{fun}` needs a name"), like()));
+        return Err(AgentError::usage_hint(format!("`{state}.{fun}` needs a name"), like()));
     };
     if let Some(more) = plain.next() {
-        return Err(CliError::usage_hint(format!("argument `{more}` has no key"), like()));
+        return Err(AgentError::usage_hint(format!("argument `{more}` has no key"), like()));
     }
     let mut args: Map = words.named;
     let id = args.remove("__id__").map_or_else(|| name.clone(), |id| zagent_config::value::python_str(&id));
@@ -245,7 +250,7 @@ fn run_chunk(
     order: &RunOptions,
     args: &ReportArgs,
     ui: &mut Ui<'_>,
-) -> Result<ExitStatus, CliError> {
+) -> Result<ExitStatus, AgentError> {
     let plan = job.compiler.plan_for_chunks(vec![chunk])?;
     let planned = PlanWithPillar { plan, pillar: job.compiler.pillar()? };
     run_plan(job, &planned, order, args, ui)

@@ -10,7 +10,7 @@ use super::{settings, warn};
 use crate::output::{OutputFormat, StatusView, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_daemon::api::{ApiClient, ClientError};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::status::{AgentStatus, files};
 use zagent_host::reboot::RebootHost;
 use zagent_host::timezone::local_zone;
@@ -31,7 +31,7 @@ impl StatusArgs {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let mut told = Vec::new();
         let settings = settings::load_or_last_good(self.common.config.as_deref(), None, &mut |words| {
             told.push(words.to_owned());
@@ -84,7 +84,7 @@ pub(super) fn with_installed_root(mut settings: Settings) -> Settings {
 
 /// Status from files, without the daemon. Fails when files cannot be read, because the status would be a
 /// guess.
-fn status_from_files(settings: &Settings, now: Timestamp) -> Result<AgentStatus, CliError> {
+fn status_from_files(settings: &Settings, now: Timestamp) -> Result<AgentStatus, AgentError> {
     let found = files::read_offline(settings, &RebootHost::default(), now, &local_zone());
     if found.denied {
         let message =
@@ -104,7 +104,7 @@ pub(super) fn notify_daemon(paths: &Paths, ui: &mut Ui<'_>) {
 }
 
 /// Permission error, with a hint about which users are allowed.
-pub(super) fn permission_error(message: String) -> CliError {
+pub(super) fn permission_error(message: String) -> AgentError {
     let hint = Some("run it as root or as a member of the group set in `socket_group`".into());
-    CliError::Refusal { exit: ExitStatus::Permission, message, hint }
+    AgentError::Refusal { exit: ExitStatus::Permission, message, hint }
 }

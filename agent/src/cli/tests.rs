@@ -75,7 +75,12 @@ struct Said {
 
 impl Said {
     fn all(&self) -> String {
-        format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.exit as u8, self.out, self.err)
+        format!(
+            "exit {}\n--- stdout\n{}--- stderr\n{}",
+            crate::exit_code::code(self.exit),
+            self.out,
+            self.err
+        )
     }
 
     fn json(&self) -> serde_json::Value {
@@ -374,7 +379,7 @@ fn usage_errors_have_hints() {
         (vec!["show", "top", "--states", &states, "--grains", "/nonexistent"], "cannot read `/nonexistent`"),
         (
             vec!["show", "lowstate", "--states", &states, "--sls", "a", "--saltenv", "dev"],
-            "environment `dev` not found",
+            "unknown environment `dev`",
         ),
         (vec!["show", "sls", "--states", &states], "no SLS name given"),
         (vec!["config", "show", "runn", "--config", &config], "unknown configuration key `runn`"),

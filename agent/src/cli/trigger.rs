@@ -8,13 +8,14 @@ use zagent_config::Value;
 use super::common_args::CommonArgs;
 use super::settings;
 use super::status::{permission_error, with_installed_root};
+use crate::exit_code;
 use crate::output::counts_text;
 use crate::output::report::format_millis;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
 use zagent_daemon::api::{ApiClient, ClientError, RequestResult, RunRefusedReason, RunRequest};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Tell the daemon to run now
 #[derive(Debug, clap::Args)]
@@ -44,24 +45,24 @@ impl TriggerArgs {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
         let client = ApiClient::new(settings.paths().socket());
         let wish =
             RunRequest { test: self.test, sls: self.sls.clone(), fetch: !self.no_fetch, wait: self.wait };
-        let ticket = client.trigger(&wish).map_err(to_cli_error)?;
+        let ticket = client.trigger(&wish).map_err(to_agent_error)?;
         if !self.wait {
             let words = "run requested; follow it with `zagent status`\n";
             self.print_answer(words.into(), &object!({"ticket": ticket}), ui);
             return Ok(ExitStatus::Success);
         }
-        let Some(end) = client.wait(ticket).map_err(to_cli_error)? else {
+        let Some(end) = client.wait(ticket).map_err(to_agent_error)? else {
             let message = "the daemon restarted and lost track of the run";
             let hint = Some("list finished runs with `zagent history`".into());
-            return Err(CliError::Refusal { exit: ExitStatus::Failed, message: message.into(), hint });
+            return Err(AgentError::Refusal { exit: ExitStatus::Failed, message: message.into(), hint });
         };
         self.print_answer(result_text(&end, self.test, ui.paint), &object!(end), ui);
-        Ok(exit_status(end.exit))
+        Ok(exit_code::status_of(end.exit))
     }
 
     fn print_answer(&self, text: String, data: &serde_json::Value, ui: &mut Ui<'_>) {
@@ -73,9 +74,9 @@ impl TriggerArgs {
     }
 }
 
-fn to_cli_error(error: ClientError) -> CliError {
+fn to_agent_error(error: ClientError) -> AgentError {
     let message = error_chain(&error);
-    let refusal = |exit, hint: Option<&str>| CliError::Refusal {
+    let refusal = |exit, hint: Option<&str>| AgentError::Refusal {
         exit,
         message: message.clone(),
         hint: hint.map(str::to_owned),
@@ -87,7 +88,7 @@ fn to_cli_error(error: ClientError) -> CliError {
         }
         ClientError::Denied(_) => permission_error(message),
         ClientError::Refused(refused) => match refused.why {
-            RunRefusedReason::Invalid => CliError::usage(message),
+            RunRefusedReason::Invalid => AgentError::usage(message),
             RunRefusedReason::Paused
             | RunRefusedReason::Window
             | RunRefusedReason::Busy
@@ -119,19 +120,4 @@ fn result_text(end: &RequestResult, is_test: bool, paint: Paint) -> String {
         let _ = writeln!(out, "{}", sanitize(message));
     }
     out
-}
-
-fn exit_status(code: u8) -> ExitStatus {
-    let codes = [
-        ExitStatus::Success,
-        ExitStatus::Usage,
-        ExitStatus::Failures,
-        ExitStatus::ChangesAndFailures,
-        ExitStatus::NotCompiled,
-        ExitStatus::Unreachable,
-        ExitStatus::Locked,
-        ExitStatus::Refused,
-        ExitStatus::Permission,
-    ];
-    codes.into_iter().find(|exit| *exit as u8 == code).unwrap_or(ExitStatus::Failed)
 }

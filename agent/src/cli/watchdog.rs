@@ -17,7 +17,7 @@ use super::status::{permission_error, with_installed_root};
 use crate::output::{OutputFormat, Paint, Ui, json};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::span_text;
 use zagent_daemon::watchdog::{LoadSettings, WatchdogStart, own_program, run, watchdog_cli_error};
 
@@ -64,7 +64,7 @@ impl WatchdogArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         if let Some(WatchdogCommand::Status(status)) = &self.what {
             return status.run(ui);
         }
@@ -102,17 +102,17 @@ pub(super) struct WatchdogStatusArgs {
 }
 
 impl WatchdogStatusArgs {
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
         let paths = settings.paths();
         let status = match ask_watchdog(&paths.watchdog_socket(), &WatchdogRequest::Status) {
             Ok(WatchdogResponse::Status(status)) => *status,
-            Ok(_) => return Err(CliError::failed("the watchdog sent an unexpected response")),
-            Err(CliError::Refusal { exit: ExitStatus::Unreachable, .. }) => {
+            Ok(_) => return Err(AgentError::failed("the watchdog sent an unexpected response")),
+            Err(AgentError::Refusal { exit: ExitStatus::Unreachable, .. }) => {
                 watchdog::status_from_files(&paths, own_program()?).map_err(|error| {
                     match error.is_permission() {
                         true => permission_error(error_chain(&error)),
-                        false => CliError::failed(error_chain(&error)),
+                        false => AgentError::failed(error_chain(&error)),
                     }
                 })?
             }
@@ -128,9 +128,12 @@ impl WatchdogStatusArgs {
 }
 
 /// Sends a request to the watchdog of this node.
-pub(super) fn ask_watchdog(socket: &Path, question: &WatchdogRequest) -> Result<WatchdogResponse, CliError> {
+pub(super) fn ask_watchdog(
+    socket: &Path,
+    question: &WatchdogRequest,
+) -> Result<WatchdogResponse, AgentError> {
     watchdog::send_request(socket, question).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => CliError::Refusal {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => AgentError::Refusal {
             exit: ExitStatus::Unreachable,
             message: format!("no watchdog is listening on `{}`", socket.display()),
             hint: Some("start it: systemctl start zagent-watchdog".into()),
@@ -138,7 +141,7 @@ pub(super) fn ask_watchdog(socket: &Path, question: &WatchdogRequest) -> Result<
         ErrorKind::PermissionDenied => {
             permission_error(format!("permission denied on the socket `{}`", socket.display()))
         }
-        _ => CliError::failed(format!("cannot talk to the watchdog on `{}`: {error}", socket.display())),
+        _ => AgentError::failed(format!("cannot talk to the watchdog on `{}`: {error}", socket.display())),
     })
 }
 

@@ -29,7 +29,7 @@ fn check_generation(settings: &Settings) -> DoctorFinding {
         Ok(Some(generation)) => match generation.check(CheckDepth::Full) {
             Ok(()) => {
                 let record = generation.record();
-                let what = format!("{} of {} verifies", short_revision(&record.revision), record.source);
+                let what = format!("{} of {} verifies", record.short_revision(), record.source);
                 DoctorFinding::ok("states", what)
             }
             Err(e) => {
@@ -38,10 +38,6 @@ fn check_generation(settings: &Settings) -> DoctorFinding {
         },
         Err(e) => DoctorFinding::fail("states", error_chain(&e), "fix it with `zagent source sync`"),
     }
-}
-
-fn short_revision(revision: &str) -> &str {
-    revision.get(..12).unwrap_or(revision)
 }
 
 fn check_last_run(settings: &Settings, scope: &DoctorScope) -> DoctorFinding {

@@ -1,6 +1,8 @@
 //! New directory in, Git repository with a first commit out, when Git is installed and an author is
 //! configured.
 
+#![expect(clippy::disallowed_methods, reason = "looks `git` up in `PATH`")]
+
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;

@@ -1,16 +1,19 @@
 //! Results in, bytes out: results on stdout, messages on stderr.
 //!
-//! Law: nothing else in the program writes to the terminal, and printed text cannot control the terminal.
+//! Law: commands write to the terminal only through [`Ui`], and printed text cannot control the terminal (held by the
+//! lints `print_stdout` and `print_stderr`, and by `tests/laws.rs`).
 
 mod paint;
 mod progress;
 pub mod report;
+mod run_printer;
 mod status;
 mod table;
 mod ui;
 
 pub use paint::Paint;
 pub use progress::ProgressReporter;
+pub use run_printer::RunPrinter;
 pub use status::{StatusView, counts_text};
 pub use table::{TextTable, Tone, one_line};
 pub use ui::{Colour, Ui};

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use zagent_config::ids::Revision;
+use zagent_config::ids::DIR_PREFIX;
 use zagent_rollout::record::RolloutStatus;
 
 use zagent_config::sanitize;
@@ -392,12 +392,11 @@ fn by_text(who: Option<&str>) -> String {
 
 /// A shortened revision; a branch or a fingerprint as it is.
 fn short_revision(revision: &str) -> String {
-    let (word, plain) = if zagent_daemon::plain_revision(revision) == revision {
-        ("", revision)
-    } else {
-        ("dir:", zagent_daemon::plain_revision(revision))
-    };
-    plain.parse::<Revision>().map_or_else(|_| revision.to_owned(), |plain| format!("{word}{}", plain.short()))
+    let word = if revision.starts_with(DIR_PREFIX) { DIR_PREFIX } else { "" };
+    match zagent_config::ids::short_revision(revision) {
+        whole if whole == revision => revision.to_owned(),
+        short => format!("{word}{short}"),
+    }
 }
 
 /// `40 s`, `12 min`, `3 h`, `9 d`.

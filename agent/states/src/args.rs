@@ -2,6 +2,8 @@
 //!
 //! Law: a value of the wrong kind is a failure that names the argument; it is never taken for something else.
 
+#![expect(clippy::disallowed_methods, reason = "`~` in an argument is the home of the agent's user")]
+
 use std::path::PathBuf;
 
 use zagent_compiler::Chunk;
@@ -140,6 +142,23 @@ impl<'c> ChunkArgs<'c> {
             _ => Err(type_error(key, "a mode such as '0644'", value)),
         }
     }
+
+    /// Refuses a name, and values of these arguments, that a program would take for an option.
+    ///
+    /// # Errors
+    /// Fails when one begins with a dash, and when an argument is no text or list of texts.
+    pub(crate) fn reject_options(&self, keys: &[&str]) -> Result<(), StateError> {
+        let mut names = vec![self.name()];
+        for key in keys {
+            names.extend(self.texts(key)?.unwrap_or_default());
+        }
+        match names.iter().find(|name| name.starts_with('-')) {
+            Some(name) => {
+                Err(StateError::new(format!("`{name}` begins with a dash: it would be taken for an option")))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// A text, or a number or boolean written as Python would.
@@ -166,3 +185,6 @@ fn expand_home(text: &str) -> PathBuf {
         _ => text.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

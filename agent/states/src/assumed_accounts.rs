@@ -1,6 +1,7 @@
 //! Users and groups that would be there by now, in a dry run: names with numbers that nobody has.
 //!
-//! Law: only a dry run imagines. Who asks for a name on a thread that runs no state of a dry run never hears of these.
+//! Law: only a dry run assumes accounts. A thread that runs no state of a dry run never sees them (held by the tests
+//! below).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -20,7 +20,7 @@ impl StateCtx<'_> {
         keys: OptionKeys,
         skip: &[String],
     ) -> Result<CommandOptions, String> {
-        let mut options = CommandOptions::from_args(args, keys, skip)?;
+        let mut options = CommandOptions::from_args(self.machine, args, keys, skip)?;
         if options.shell.is_none() && self.compat == Compat::Salt {
             let grain = self.host.grain("shell");
             options.shell = grain.as_ref().and_then(Value::as_str).map(str::to_owned);

@@ -1,11 +1,12 @@
 //! What a state may use: its machine, the files of the tree, the pillar, and what the states of one run tell each other.
 //!
-//! Law: a state reaches its machine only through its context.
+//! Law: a state changes its machine through its context; what it reads beside that (clock, environment) is named by an
+//! expectation in its module (held by `clippy.toml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use zagent_compiler::{Compat, FileTree, Plan, TemplateHost};
@@ -58,7 +59,9 @@ pub struct StateCtx<'a> {
     pub tag: &'a str,
     /// Where undo notes go that are not about files; nowhere in a dry run.
     pub journal: Option<&'a UndoJournal>,
-    /// The files of the host.
+    /// The machine that the state works on: its programs, users and kernel.
+    pub machine: &'a Machine,
+    /// The files of that machine.
     pub fs: &'a dyn FileSystem,
     /// The state trees, for `salt://`.
     pub files: &'a dyn FileTree,
@@ -85,11 +88,10 @@ pub struct StateCtx<'a> {
 }
 
 impl StateCtx<'_> {
-    /// The programs of the host.
+    /// The programs of the machine.
     #[must_use]
-    pub fn tools(&self) -> Tools<'_> {
-        static HOST: LazyLock<Machine> = LazyLock::new(Machine::new);
-        Tools::new(&HOST).with_limits(self.cancel, self.deadline)
+    pub const fn tools(&self) -> Tools<'_> {
+        Tools::new(self.machine).with_limits(self.cancel, self.deadline)
     }
 
     /// True in a dry run: what would be done is only imagined. For what is worth foreseeing in [`RunShared`]; a state holds no

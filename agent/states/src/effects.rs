@@ -1,7 +1,7 @@
 //! What a change may touch that a dry run cannot imagine, and what a look depends on.
 //!
-//! Law: in a dry run a state behind a veil says `unknown`, unless what it sees lies outside the veil or it says itself that
-//! what it found holds all the same.
+//! Law: in a dry run, a state that depends on effects that cannot be predicted reports `unknown`, unless it reads
+//! something else or says itself that its result still holds.
 
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 

@@ -7,9 +7,13 @@
 //! Law: what runs is what the tree holds, byte for byte; it has a time and a cap on what it prints, and anything but an answer
 //! is a failure that says why.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a program of the tree has a deadline and is replaced in one step"
+)]
+
 use std::borrow::Cow;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +23,11 @@ use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
 use super::{ApplyResult, CheckResult, State, StateCtx, StateError};
+use zagent_config::atomic_file::AtomicFile;
 use zagent_config::error_chain;
-use zagent_host::exec;
 use zagent_host::exec::command_options::value_text;
 use zagent_host::exec::{ExecCommand, ExitReason};
+use zagent_host::temp_file::PrivateTempFile;
 
 /// How long a module may take when its state does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -113,6 +118,23 @@ struct ExternalState {
     chunk: Chunk,
 }
 
+/// A module as a program that can be run.
+enum InstalledModule {
+    /// In the cache of this host.
+    Cached(PathBuf),
+    /// On another machine, for as long as it is held.
+    Temporary(PrivateTempFile),
+}
+
+impl InstalledModule {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Cached(path) => path,
+            Self::Temporary(file) => file.path(),
+        }
+    }
+}
+
 /// What a module answered.
 struct ExternalReply {
     result: Option<bool>,
@@ -123,15 +145,15 @@ struct ExternalReply {
 impl ExternalState {
     fn call_module(&self, call: &str, test: bool, ctx: &StateCtx<'_>) -> Result<ExternalReply, StateError> {
         let name = &*self.chunk.state;
-        let program = self.install_program(ctx)?;
+        let installed = self.install_program(ctx)?;
         let limit = self.time_limit(ctx)?;
-        let mut command = ExecCommand::new(program);
+        let mut command = ExecCommand::new(installed.path());
         command.stdin = self.request_json(call, test, ctx)?;
         command.timeout = Some(limit);
         command.output_cap = MAX_REPLY;
         command.cwd = Some("/".into());
         command.cancel = Some(Arc::clone(ctx.cancel));
-        let outcome = exec::run(&command).map_err(|e| StateError::new(error_chain(&e)))?;
+        let outcome = ctx.machine.run(&command).map_err(|e| StateError::new(error_chain(&e)))?;
         let said = stderr_excerpt(&outcome.stderr);
         match outcome.reason {
             ExitReason::Exited(0) if outcome.truncated => {
@@ -184,19 +206,25 @@ impl ExternalState {
     }
 
     /// The module as a file of our own, named by its content.
-    fn install_program(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+    fn install_program(&self, ctx: &StateCtx<'_>) -> Result<InstalledModule, StateError> {
         let Some(content) = self.module_source(ctx)? else {
             return Err(crate::registry::unavailable_error(&self.chunk));
         };
         if content.starts_with(b"\x7fELF") || content.starts_with(b"#!") {
+            let cannot =
+                |e| StateError::new(format!("cannot keep module `{}` in the cache: {e}", self.chunk.state));
+            if !ctx.machine.is_this_host() {
+                // The cache is one of this host, and the module runs on another machine.
+                let file = PrivateTempFile::new(ctx.machine, &content, "", None);
+                return file.map(InstalledModule::Temporary).map_err(cannot);
+            }
             let digest = format!("{:x}", Sha256::digest(&content));
             let kept = ctx.cache_dir.join("modules").join(&digest);
             if is_installed(&kept, &content) {
-                return Ok(kept);
+                return Ok(InstalledModule::Cached(kept));
             }
-            return write_program(&ctx.staging_dir.join("modules"), &digest, &content).map_err(|e| {
-                StateError::new(format!("cannot keep module `{}` in the cache: {e}", self.chunk.state))
-            });
+            let path = write_program(&ctx.staging_dir.join("modules"), &digest, &content);
+            return path.map(InstalledModule::Cached).map_err(cannot);
         }
         // Salt's own modules are Python that it loads; here it is a program that runs.
         let hint = "it needs a first line such as `#!/usr/bin/env python3`";
@@ -268,14 +296,7 @@ fn write_program(dir: &Path, name: &str, content: &[u8]) -> std::io::Result<Path
     if is_installed(&path, content) {
         return Ok(path);
     }
-    let unique = format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id());
-    let temp = dir.join(unique);
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(&temp)?;
-    file.write_all(content)?;
-    file.set_permissions(std::fs::Permissions::from_mode(0o700))?;
-    drop(file);
-    std::fs::rename(&temp, &path)?;
+    AtomicFile::cached(0o700).write(&path, content)?;
     Ok(path)
 }
 

@@ -8,21 +8,21 @@ use zagent_host::exec::command_options::value_text;
 
 /// Arguments by name. Null counts as not given.
 #[derive(Clone, Copy)]
-pub struct NamedArgs<'a>(&'a dyn Fn(&str) -> Option<&'a Value>);
+pub(crate) struct NamedArgs<'a>(&'a dyn Fn(&str) -> Option<&'a Value>);
 
 impl<'a> NamedArgs<'a> {
     /// What a lookup finds.
-    pub const fn new(find: &'a dyn Fn(&str) -> Option<&'a Value>) -> Self {
+    pub(crate) const fn new(find: &'a dyn Fn(&str) -> Option<&'a Value>) -> Self {
         Self(find)
     }
 
     /// The argument itself.
-    pub fn get(&self, key: &str) -> Option<&'a Value> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         (self.0)(key).filter(|v| !v.is_null())
     }
 
     /// A text, when there is one that is not empty; numbers are written out.
-    pub fn text(&self, key: &str) -> Option<String> {
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key)
             .filter(|v| !matches!(v, Value::List(_) | Value::Map(_)))
             .map(value_text)
@@ -30,22 +30,22 @@ impl<'a> NamedArgs<'a> {
     }
 
     /// A text that has to be there.
-    pub fn require_text(&self, key: &str) -> Result<String, FunctionError> {
+    pub(crate) fn require_text(&self, key: &str) -> Result<String, FunctionError> {
         self.text(key).ok_or_else(|| FunctionError::bad_arguments(format!("`{key}` must be given, as text")))
     }
 
     /// A switch, when it is given.
-    pub fn flag(&self, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         self.get(key).map(Value::is_truthy)
     }
 
     /// True when it is switched on.
-    pub fn is_enabled(&self, key: &str) -> bool {
+    pub(crate) fn is_enabled(&self, key: &str) -> bool {
         self.flag(key).unwrap_or(false)
     }
 
     /// Texts: a list, or one text with commas between them.
-    pub fn text_list(&self, key: &str) -> Option<Vec<String>> {
+    pub(crate) fn text_list(&self, key: &str) -> Option<Vec<String>> {
         self.get(key).map(|v| match v {
             Value::List(items) => items.iter().map(value_text).collect(),
             other => {
@@ -55,7 +55,7 @@ impl<'a> NamedArgs<'a> {
     }
 
     /// Pairs: a mapping, or a list of mappings.
-    pub fn pairs(&self, key: &str) -> Map {
+    pub(crate) fn pairs(&self, key: &str) -> Map {
         let mut all = Map::new();
         let mut take = |v: &Value| {
             for (k, v) in v.as_map().into_iter().flat_map(Map::iter) {
@@ -72,11 +72,11 @@ impl<'a> NamedArgs<'a> {
 }
 
 /// Lets a body see the arguments of a function.
-pub fn with_bound_args<T>(bound: &FunctionArgs<Value>, body: impl FnOnce(&NamedArgs<'_>) -> T) -> T {
+pub(crate) fn with_bound_args<T>(bound: &FunctionArgs<Value>, body: impl FnOnce(&NamedArgs<'_>) -> T) -> T {
     body(&NamedArgs::new(&|key| bound.get(key)))
 }
 
 /// Lets a body see the entries of a mapping.
-pub fn with_map_args<T>(map: &Map, body: impl FnOnce(&NamedArgs<'_>) -> T) -> T {
+pub(crate) fn with_map_args<T>(map: &Map, body: impl FnOnce(&NamedArgs<'_>) -> T) -> T {
     body(&NamedArgs::new(&|key| map.get(key)))
 }

@@ -3,13 +3,12 @@
 //! A new module is a folder of its own and one row here.
 
 use zagent_compiler::Chunk;
+use zagent_compiler::schema::Schema;
 use zagent_config::Value;
 
-use crate::functions::ExecFunction;
-use crate::groups::{accounts, fetch, firewall, packages, services, stores};
-use crate::{
-    BuildResult, ChunkArgs, StateError, Undoable, cmd, environ, exec, external, file, module, pkg, test,
-};
+// All modules: a row of the table needs no line here.
+use crate::*;
+use functions::ExecFunction;
 
 /// A state module: everything the rest of the program knows about it.
 #[derive(Clone, Copy)]
@@ -26,8 +25,97 @@ pub struct StateModule {
     pub description: &'static str,
 }
 
-/// Every state module, by name.
-pub const MODULES: &[StateModule] = &[];
+/// Every state module, sorted by name.
+pub const MODULES: &[StateModule] = &[
+    acl::MODULE,
+    alias::MODULE,
+    alternatives::MODULE,
+    apache_conf::MODULE,
+    apache_module::MODULE,
+    apache_site::MODULE,
+    archive::MODULE,
+    at::MODULE,
+    cmd::MODULE,
+    cron::MODULE,
+    debconf::MODULE,
+    docker_container::MODULE,
+    docker_image::MODULE,
+    docker_network::MODULE,
+    docker_volume::MODULE,
+    environ::MODULE,
+    event::MODULE,
+    exec::MODULE,
+    file::MODULE,
+    firewalld::MODULE,
+    gem::MODULE,
+    git::MODULE,
+    grains::MODULE,
+    group::MODULE,
+    host::MODULE,
+    http::MODULE,
+    ini::MODULE,
+    iptables::MODULE,
+    kmod::MODULE,
+    locale::MODULE,
+    logrotate::MODULE,
+    lvm::MODULE,
+    module::MODULE,
+    mount::MODULE,
+    mysql_database::MODULE,
+    mysql_grants::MODULE,
+    mysql_query::MODULE,
+    mysql_user::MODULE,
+    network::MODULE,
+    nftables::MODULE,
+    npm::MODULE,
+    pdbedit::MODULE,
+    pip::MODULE,
+    pkg::MODULE,
+    pkgrepo::MODULE,
+    postgres_database::MODULE,
+    postgres_extension::MODULE,
+    postgres_group::MODULE,
+    postgres_language::MODULE,
+    postgres_privileges::MODULE,
+    postgres_schema::MODULE,
+    postgres_tablespace::MODULE,
+    postgres_user::MODULE,
+    schedule::MODULE,
+    selinux::MODULE,
+    service::MODULE,
+    ssh_auth::MODULE,
+    ssh_known_hosts::MODULE,
+    stateconf::MODULE,
+    sysctl::MODULE,
+    system::MODULE,
+    test::MODULE,
+    timezone::MODULE,
+    user::MODULE,
+    x509::MODULE,
+];
+
+/// The names of all modules and their descriptions.
+const DESCRIPTIONS: [(&str, &str); MODULES.len()] = {
+    let mut all = [("", ""); MODULES.len()];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = (MODULES[i].name, MODULES[i].description);
+        i += 1;
+    }
+    all
+};
+
+/// What the compiler checks states against: made of the descriptions of all modules, parsed on demand.
+#[must_use]
+pub fn schema() -> &'static Schema {
+    static SCHEMA: Schema = Schema::new(&DESCRIPTIONS);
+    &SCHEMA
+}
+
+/// The module of this name.
+fn module_named(name: &str) -> Option<&'static StateModule> {
+    MODULES.binary_search_by(|module| module.name.cmp(name)).ok().map(|i| &MODULES[i])
+}
 
 /// Makes the state that a chunk asks for.
 ///
@@ -47,47 +135,12 @@ pub fn build(chunk: &Chunk) -> BuildResult {
 
 /// Makes the state of a module of our own; nothing when there is no such function, which may then be one of the tree's.
 pub fn build_builtin(chunk: &Chunk) -> Option<BuildResult> {
-    let args = ChunkArgs::new(chunk);
-    let fun = &*chunk.fun;
-    match &*chunk.state {
-        "cmd" => cmd::build(fun, &args),
-        "environ" => environ::build(fun, &args),
-        "exec" => exec::build(fun, &args),
-        "file" => file::build(fun, &args),
-        "module" => module::build(fun, &args),
-        "test" => test::build(fun, &args),
-        state => BUILDERS.iter().find_map(|build| build(state, fun, &args)),
-    }
+    (module_named(&chunk.state)?.build)(&chunk.fun, &ChunkArgs::new(chunk))
 }
-
-/// Makes the state of a module and a function; nothing when they are somebody else's.
-type BuildFn = fn(&str, &str, &ChunkArgs<'_>) -> Option<BuildResult>;
-
-/// The modules by what they are about; each knows its own.
-const BUILDERS: [BuildFn; 7] = [
-    pkg::build,
-    crate::groups::services::build,
-    crate::groups::packages::build,
-    crate::groups::accounts::build,
-    crate::groups::fetch::build,
-    crate::groups::firewall::build,
-    crate::groups::stores::build,
-];
 
 /// All kinds of things that a revert can put back.
 pub(crate) fn undoables() -> impl Iterator<Item = &'static dyn Undoable> {
-    [
-        pkg::UNDOABLES,
-        crate::groups::services::UNDOABLES,
-        crate::groups::packages::UNDOABLES,
-        crate::groups::accounts::UNDOABLES,
-        crate::groups::fetch::UNDOABLES,
-        crate::groups::firewall::UNDOABLES,
-        crate::groups::stores::UNDOABLES,
-    ]
-    .into_iter()
-    .flatten()
-    .copied()
+    MODULES.iter().flat_map(|module| module.undo).copied()
 }
 
 pub(crate) fn unavailable_error(chunk: &Chunk) -> StateError {
@@ -107,5 +160,28 @@ const fn python_type(value: &Value) -> &'static str {
         Value::Str(_) => "str",
         Value::List(_) => "list",
         Value::Map(_) => "dict",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_every_module_is_found() {
+        assert!(MODULES.windows(2).all(|pair| pair[0].name < pair[1].name));
+        for module in MODULES {
+            let found = module_named(module.name).map(|found| found.name);
+            assert_eq!(found, Some(module.name));
+        }
+        assert!(module_named("nosuch").is_none() && module_named("").is_none());
+    }
+
+    #[test]
+    fn kinds_of_undo_notes_are_unique_but_for_the_shared_one() {
+        let mut kinds: Vec<_> = undoables().map(Undoable::kind).collect();
+        kinds.sort_unstable();
+        let twice: Vec<_> = kinds.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        assert_eq!(twice, ["library"; 2], "gem, npm and pip note the same way");
     }
 }

@@ -1,7 +1,7 @@
 //! What every state is: it can look at its machine, change it, and answer a watch.
 //!
-//! Law: a state holds no dry-run code. `check` looks, `apply` changes, `react` answers a watch; the crate `zagent-run` composes
-//! them, once for all.
+//! Law: `check` looks, `apply` changes, `react` answers a watch; the crate `zagent-run` composes them for real and for
+//! dry runs. A state that must answer differently in a dry run asks `StateCtx::is_dry`; `tests/laws.rs` lists those.
 
 use std::path::PathBuf;
 

@@ -4,6 +4,7 @@
 //!
 //! `RUN_POINTS=n` sets the number of points.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};

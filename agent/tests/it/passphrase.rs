@@ -1,5 +1,6 @@
 //! A key with a passphrase signs a manifest through `ssh-keygen`, which prompts the user.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its key has failed")]
 
 use std::fs;

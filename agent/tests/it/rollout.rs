@@ -2,6 +2,7 @@
 //! everything that rolls it back. The test writes what a driver would write, as commits of the branch
 //! `rollout/<id>`.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! The program among other processes: signals stop a run cleanly, and only one run at a time changes the
 //! host.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
 use std::fs;

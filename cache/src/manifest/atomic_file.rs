@@ -1,9 +1,9 @@
 //! A text in, a file in a directory out, written completely or not at all.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use zagent_config::atomic_file::AtomicFile;
 
 use super::ManifestError;
 
@@ -16,15 +16,7 @@ const MODE: u32 = 0o644;
 /// Fails when it cannot be written; the old file then stays.
 pub fn write_atomic(dir: &Path, name: &str, text: &str) -> Result<PathBuf, ManifestError> {
     let path = dir.join(name);
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(".manifest-").tempfile_in(dir)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().set_permissions(Permissions::from_mode(MODE))?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        File::open(dir)?.sync_all()
-    };
-    match write() {
+    match AtomicFile::durable(MODE).write(&path, text.as_bytes()) {
         Ok(()) => Ok(path),
         Err(source) => Err(ManifestError::Write { path, source }),
     }

@@ -3,11 +3,15 @@
 //! Law: whatever the remote does, every call ends at its deadline, reads no more bytes than its limit, writes nothing
 //! outside the store, and fails with an error that names the remote and the cause but never a secret.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the edge to remotes: deadlines, `ssh`, `.netrc` and the age of left-over files"
+)]
+
 mod address;
 mod client;
 mod commit_builder;
 mod credentials;
-mod deadline;
 mod deadline_timer;
 mod dir_source;
 mod error;
@@ -24,9 +28,9 @@ mod push_report;
 mod ref_store;
 mod remotes;
 
+pub use crate::deadline::Deadline;
 pub use client::RemoteClient;
 pub use commit_builder::{CommitBuildError, CommitDraft, PreparedCommit};
-pub use deadline::Deadline;
 pub use dir_source::{DirSource, DirWatcher};
 pub use error::{SourceError, SourceErrorKind};
 pub use push::PushOutcome;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use zagent_config::backoff::Backoff;
 use zagent_config::ids::Revision;
 use zagent_config::settings::SourceSettings;
 
@@ -277,9 +278,8 @@ impl Remotes {
 
 /// The pause after this number of failures: random, up to twice the previous limit, at most ten minutes.
 fn backoff(poll: Duration, failures: u32, seed: u64) -> Duration {
-    let most = poll.saturating_mul(1u32.checked_shl(failures.min(20)).unwrap_or(u32::MAX)).min(MAX_BACKOFF);
-    let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-    Duration::from_nanos(hash_seed(seed ^ u64::from(failures).rotate_left(32)) % nanos.max(1))
+    let random = hash_seed(seed ^ u64::from(failures).rotate_left(32));
+    Backoff::new(poll, MAX_BACKOFF).full_jitter(failures, random)
 }
 
 /// A pseudo-random number from the seed.

@@ -36,6 +36,7 @@ struct GitServerShared {
     over: AtomicBool,
     down: AtomicBool,
     connections: AtomicUsize,
+    listings: AtomicUsize,
     log: Mutex<Vec<String>>,
     change: Mutex<Option<ResponseFilter>>,
     open: Mutex<Vec<TcpStream>>,
@@ -75,6 +76,7 @@ impl GitHttpServer {
             over: AtomicBool::new(false),
             down: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
+            listings: AtomicUsize::default(),
             log: Mutex::default(),
             change: Mutex::default(),
             open: Mutex::default(),
@@ -131,6 +133,12 @@ impl GitHttpServer {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
+    /// How many times the branches were listed so far.
+    #[must_use]
+    pub fn listings(&self) -> usize {
+        self.shared.listings.load(Ordering::SeqCst)
+    }
+
     /// From now on no request is answered, or all are again; open connections end.
     pub fn set_down(&self, down: bool) {
         self.shared.down.store(down, Ordering::SeqCst);
@@ -183,6 +191,9 @@ impl GitServerShared {
         let login = request.header("authorization");
         self.log.lock().unwrap().push(format!("{} {} {login}", request.method, request.path));
         let (first, rest) = request.path[1..].split_once('/').unwrap_or(("", ""));
+        if request.body.windows(15).any(|part| part == b"command=ls-refs") {
+            self.listings.fetch_add(1, Ordering::SeqCst);
+        }
         let is_fetch = request.body.windows(13).any(|part| part == b"command=fetch");
         let mode = match first.strip_prefix("late-") {
             Some(mode) if is_fetch => mode,

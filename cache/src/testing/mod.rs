@@ -1,6 +1,8 @@
 //! A repository for tests, written object by object, also with names that no correct tool would write; and the servers
 //! that serve it, well-behaved or hostile.
 
+#![expect(clippy::disallowed_methods, reason = "test servers use the machine directly")]
+
 use std::path::Path;
 
 use gix::objs::tree::Entry;

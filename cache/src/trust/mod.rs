@@ -3,6 +3,11 @@
 //! Law: fail closed. A signers file with an unreadable line is refused as a whole, a key is valid only for what its
 //! line allows and only during its validity, and a signature is accepted only for exactly the bytes it was made for.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts `gpg` and `ssh-keygen` and hands them files of its own"
+)]
+
 mod allowed_signers;
 mod commit;
 mod error;

@@ -4,6 +4,7 @@
 //!
 //! `CRASH_POINTS=n` sets the number of random points.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
 use std::io::{BufRead, BufReader};

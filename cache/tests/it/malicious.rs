@@ -1,5 +1,6 @@
 //! Hostile trees: none is published, the last good one stays, and the error names the cause.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its trees has failed")]
 
 use std::os::unix::fs::symlink;

@@ -1,6 +1,7 @@
 //! Old revisions, offered again: by serial, by commit and by history; also after the state of the node was deleted. And
 //! manifests and signatures that do not match the tree.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
 use std::collections::BTreeMap;

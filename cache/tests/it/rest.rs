@@ -1,5 +1,6 @@
 //! The cache between runs: which modifications are detected, how they are repaired, what is kept and what is removed.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
 use std::fs::{self, Permissions};

@@ -1,5 +1,6 @@
 //! The part of `network.*` that only computes: networks, masks, private and loopback addresses.
 
+use crate::private_networks::PRIVATE_NETWORKS;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use zagent_config::{Map, Value as Data};
@@ -135,34 +136,6 @@ fn convert_cidr(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
     let parts = [("network", net.first), ("netmask", net.mask()), ("broadcast", net.last())];
     Ok(parts.into_iter().map(|(k, v)| (k, v.to_string())).collect::<Map>().into())
 }
-
-/// Networks that are not part of the public Internet.
-const PRIVATE_NETWORKS: [&str; 24] = [
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/29",
-    "192.0.0.170/31",
-    "192.0.2.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "240.0.0.0/4",
-    "255.255.255.255/32",
-    "::1/128",
-    "::/128",
-    "::ffff:0:0/96",
-    "100::/64",
-    "2001::/23",
-    "2001:2::/48",
-    "2001:db8::/32",
-    "2001:10::/28",
-    "fc00::/7",
-    "fe80::/10",
-];
 
 fn is_private(ip: IpAddr) -> bool {
     PRIVATE_NETWORKS.iter().filter_map(|net| IpNetwork::parse(net).ok()).any(|net| net.contains(ip))

@@ -8,6 +8,7 @@ use zagent_config::{Diagnostic, Map, Value};
 
 use super::{FunctionRenderer, Functions, RenderRequest, RenderSource, salt};
 use crate::jinja::object::to_template;
+use crate::schema::sample::sample_schema;
 use crate::{CallError, Cipher, CompileInputs, CompileOptions, FileTree, FunctionCall, TemplateHost};
 
 /// Files in memory, in one environment.
@@ -152,6 +153,7 @@ impl SampleFunctions {
             states: Arc::new(tree),
             pillar: Arc::new(SampleFiles::default()),
             host: Arc::clone(&node) as Arc<dyn TemplateHost>,
+            schema: sample_schema(),
             options: Arc::new(options),
         };
         let functions = Functions::new(inputs, pillar);

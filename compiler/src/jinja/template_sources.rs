@@ -1,6 +1,6 @@
 //! The templates of a compile: read once, translated once, found by their engine name.
 //!
-//! Law: a name includes everything that a translation depends on: syntax, marks, environment and path.
+//! A name includes everything that a translation depends on: syntax, marks, environment and path.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};

@@ -13,7 +13,6 @@ use zagent_config::{Diagnostic, Diagnostics, List, Map, Pos, Value, glob};
 
 use crate::lower::LoweredChunk;
 use crate::plan::{Chunk, Plan, PrereqRole, Requisite, RequisiteEdge, RequisiteGraph};
-use crate::schema;
 use crate::session::CompileSession;
 use crate::source_files::RenderedPos;
 
@@ -157,9 +156,10 @@ impl<'s> Linker<'s> {
     /// A module that cannot react to a watch requires instead.
     fn downgrade_watch(&mut self, i: usize) {
         let salt = self.session.is_salt();
+        let schema = self.session.inputs.schema;
         let chunk = &mut self.lowered[i].chunk;
         let watches =
-            || schema::module(&chunk.state).is_some_and(|m| m.has_mod_watch && !(salt && m.is_extension));
+            || schema.module(&chunk.state).is_some_and(|m| m.has_mod_watch && !(salt && m.is_extension));
         if !chunk.args.contains("watch") && !chunk.args.contains("watch_any") || watches() {
             return;
         }

@@ -1,6 +1,6 @@
 //! lower: high data in, low chunks out: one per function and name.
 //!
-//! Law: chunks keep the order of the high data; `link` sorts them.
+//! Chunks keep the order of the high data; `link` sorts them.
 
 pub(crate) mod reverse_requisites;
 mod subscribe;

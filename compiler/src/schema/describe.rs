@@ -1,5 +1,5 @@
-//! `described/MODULE.txt` in, the documentation and parameters of each function out: the one source of checks, `explain`
-//! and the reference.
+//! The description of a module in, the documentation and parameters of each function out: the one source of checks,
+//! `explain` and the reference.
 //!
 //! Law: text is parsed on demand only, and then only the block of one function.
 //!
@@ -20,97 +20,7 @@ use std::sync::OnceLock;
 
 use super::kind::ParamKinds;
 
-/// The modules that are described, sorted, each with its text.
-const MODULES: [(&str, &str); 65] = [
-    ("acl", include_str!("described/acl.txt")),
-    ("alias", include_str!("described/alias.txt")),
-    ("alternatives", include_str!("described/alternatives.txt")),
-    ("apache_conf", include_str!("described/apache_conf.txt")),
-    ("apache_module", include_str!("described/apache_module.txt")),
-    ("apache_site", include_str!("described/apache_site.txt")),
-    ("archive", include_str!("described/archive.txt")),
-    ("at", include_str!("described/at.txt")),
-    ("cmd", include_str!("described/cmd.txt")),
-    ("cron", include_str!("described/cron.txt")),
-    ("debconf", include_str!("described/debconf.txt")),
-    ("docker_container", include_str!("described/docker_container.txt")),
-    ("docker_image", include_str!("described/docker_image.txt")),
-    ("docker_network", include_str!("described/docker_network.txt")),
-    ("docker_volume", include_str!("described/docker_volume.txt")),
-    ("environ", include_str!("described/environ.txt")),
-    ("event", include_str!("described/event.txt")),
-    ("exec", include_str!("described/exec.txt")),
-    ("file", include_str!("described/file.txt")),
-    ("firewalld", include_str!("described/firewalld.txt")),
-    ("gem", include_str!("described/gem.txt")),
-    ("git", include_str!("described/git.txt")),
-    ("grains", include_str!("described/grains.txt")),
-    ("group", include_str!("described/group.txt")),
-    ("host", include_str!("described/host.txt")),
-    ("http", include_str!("described/http.txt")),
-    ("ini", include_str!("described/ini.txt")),
-    ("iptables", include_str!("described/iptables.txt")),
-    ("kmod", include_str!("described/kmod.txt")),
-    ("locale", include_str!("described/locale.txt")),
-    ("logrotate", include_str!("described/logrotate.txt")),
-    ("lvm", include_str!("described/lvm.txt")),
-    ("module", include_str!("described/module.txt")),
-    ("mount", include_str!("described/mount.txt")),
-    ("mysql_database", include_str!("described/mysql_database.txt")),
-    ("mysql_grants", include_str!("described/mysql_grants.txt")),
-    ("mysql_query", include_str!("described/mysql_query.txt")),
-    ("mysql_user", include_str!("described/mysql_user.txt")),
-    ("network", include_str!("described/network.txt")),
-    ("nftables", include_str!("described/nftables.txt")),
-    ("npm", include_str!("described/npm.txt")),
-    ("pdbedit", include_str!("described/pdbedit.txt")),
-    ("pip", include_str!("described/pip.txt")),
-    ("pkg", include_str!("described/pkg.txt")),
-    ("pkgrepo", include_str!("described/pkgrepo.txt")),
-    ("postgres_database", include_str!("described/postgres_database.txt")),
-    ("postgres_extension", include_str!("described/postgres_extension.txt")),
-    ("postgres_group", include_str!("described/postgres_group.txt")),
-    ("postgres_language", include_str!("described/postgres_language.txt")),
-    ("postgres_privileges", include_str!("described/postgres_privileges.txt")),
-    ("postgres_schema", include_str!("described/postgres_schema.txt")),
-    ("postgres_tablespace", include_str!("described/postgres_tablespace.txt")),
-    ("postgres_user", include_str!("described/postgres_user.txt")),
-    ("schedule", include_str!("described/schedule.txt")),
-    ("selinux", include_str!("described/selinux.txt")),
-    ("service", include_str!("described/service.txt")),
-    ("ssh_auth", include_str!("described/ssh_auth.txt")),
-    ("ssh_known_hosts", include_str!("described/ssh_known_hosts.txt")),
-    ("stateconf", include_str!("described/stateconf.txt")),
-    ("sysctl", include_str!("described/sysctl.txt")),
-    ("system", include_str!("described/system.txt")),
-    ("test", include_str!("described/test.txt")),
-    ("timezone", include_str!("described/timezone.txt")),
-    ("user", include_str!("described/user.txt")),
-    ("x509", include_str!("described/x509.txt")),
-];
-
-const GLOBAL: &str = include_str!("described/global.txt");
-
-/// The text about a module.
-pub(super) fn module_text(module: &str) -> Option<&'static str> {
-    MODULES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
-}
-
-/// The names of the modules that are described, sorted.
-pub fn described_modules() -> impl Iterator<Item = &'static str> {
-    MODULES.iter().map(|(name, _)| *name)
-}
-
-/// Every function that is described, by module and name.
-pub fn described_functions() -> impl Iterator<Item = FunctionDoc> {
-    MODULES.iter().flat_map(|(module, text)| blocks(text).map(|block| block.describe(module)))
-}
-
-/// The purpose of a module, in a sentence.
-#[must_use]
-pub fn module_purpose(module: &str) -> Option<&'static str> {
-    module_text(module).map(purpose_of)
-}
+const GLOBAL: &str = include_str!("global.txt");
 
 /// The parameters of all states, by heading.
 #[must_use]
@@ -267,7 +177,8 @@ fn block_heads(file: &'static str) -> impl Iterator<Item = DescriptionBlock> {
     })
 }
 
-fn purpose_of(file: &'static str) -> &'static str {
+/// The purpose of a module, in a sentence.
+pub(super) fn purpose_of(file: &'static str) -> &'static str {
     file.lines().find_map(|line| line.strip_prefix("= ")).unwrap_or_default()
 }
 
@@ -348,11 +259,12 @@ impl StateParameter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::sample_schema;
     use super::*;
 
     #[test]
     fn every_line_is_understood() {
-        for (module, text) in MODULES.into_iter().chain([("", GLOBAL)]) {
+        for (module, text) in sample_schema().descriptions.iter().copied().chain([("", GLOBAL)]) {
             assert!(purpose_of(text).ends_with('.'), "{module} has a purpose");
             for block in block_heads(text) {
                 let known = ["foreseen", "undone", "still", "unbuilt", "more", "open"];
@@ -378,7 +290,7 @@ mod tests {
                 && text.starts_with(|c: char| c.is_uppercase() || c == '`')
                 && text.len() < 200
         };
-        for d in described_functions().chain(keywords().iter().cloned()) {
+        for d in sample_schema().described_functions().chain(keywords().iter().cloned()) {
             let what = format!("{}.{}", d.module, d.name);
             assert!(is_sentence(d.summary), "{what}: {}", d.summary);
             assert_eq!(d.example.is_empty(), d.module.is_empty(), "{what} has an example");
@@ -399,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_function_in_full() {
-        let d = described_functions().find(|d| d.name == "serialize").unwrap();
+        let d = sample_schema().described_functions().find(|d| d.name == "serialize").unwrap();
         assert_eq!(
             (d.module, d.summary),
             ("file", "Keeps a file with data in a format such as YAML or JSON.")
@@ -421,12 +333,12 @@ mod tests {
 
     #[test]
     fn a_block_is_found_by_its_whole_name_only() {
-        for (_, text) in MODULES {
+        for (_, text) in sample_schema().descriptions {
             for head in block_heads(text) {
                 assert!(find_block(text, head.name) == Some(head), "{}", head.name);
             }
         }
-        let file = module_text("file").unwrap();
+        let file = sample_schema().description("file").unwrap();
         for name in ["", "manage", "name", "managed foreseen", " :", "=", "= Files", "managed\n", "é"] {
             assert!(find_block(file, name).is_none(), "{name:?}");
         }

@@ -1,24 +1,25 @@
-//! The state functions that exist, and their parameters: `file.managed` takes `source`, `mode`, ….
+//! Descriptions of state modules in, the state functions that exist and their parameters out: `file.managed` takes
+//! `source`, `mode`, ….
 //!
 //! Law: startup costs nothing. The tables are texts, split into modules on first use; parameters are parsed on
-//! demand only.
+//! demand only. The descriptions come from the caller, who implements the modules; the list of Salt's modules and the
+//! keywords of all states are here.
 //!
 //! The format of `states.txt`, sorted by module: a line without indentation is a module and its marks (`watch`: it
 //! reacts to a watch; `apart`: Salt ships it as an extension), a line with one is a function and its parameters
-//! besides `name`; `**` accepts any. A module without functions there is fully described in `described/MODULE.txt`.
+//! besides `name`; `**` accepts any. A description replaces the functions listed there, and may add a module.
 
 mod crontab;
 mod describe;
 mod kind;
 mod param_table;
+#[cfg(test)]
+pub(crate) mod sample;
 
 use std::sync::OnceLock;
 
 use describe::DescriptionBlock;
-pub use describe::{
-    FunctionDoc, FunctionTraits, StateParameter, described_functions, described_modules, keyword, keywords,
-    module_purpose, sorted_keywords,
-};
+pub use describe::{FunctionDoc, FunctionTraits, StateParameter, keyword, keywords, sorted_keywords};
 pub use kind::{ParamKinds, ValueMismatch};
 pub use param_table::{ArgsProblem, ParamTable};
 
@@ -26,9 +27,17 @@ use zagent_config::suggest::nearest;
 
 const STATES_TABLE: &str = include_str!("states.txt");
 
+/// The state modules and functions that exist: those that are described, and those that only Salt has.
+#[derive(Debug)]
+pub struct Schema {
+    /// Modules with their descriptions, sorted by name.
+    descriptions: &'static [(&'static str, &'static str)],
+    modules: OnceLock<Vec<ModuleSchema>>,
+}
+
 /// A state module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateModule {
+pub struct ModuleSchema {
     /// Its name: `file`.
     pub name: &'static str,
     /// It reacts to a watch with its own function.
@@ -62,33 +71,65 @@ enum FunctionSource {
     Described(DescriptionBlock),
 }
 
-/// All modules, sorted by name.
-#[must_use]
-pub fn modules() -> &'static [StateModule] {
-    static MODULES: OnceLock<Vec<StateModule>> = OnceLock::new();
-    MODULES.get_or_init(|| parse_modules(STATES_TABLE))
+impl Schema {
+    /// A schema of these modules and their descriptions, sorted by name; nothing is parsed.
+    #[must_use]
+    pub const fn new(descriptions: &'static [(&'static str, &'static str)]) -> Self {
+        Self { descriptions, modules: OnceLock::new() }
+    }
+
+    /// All modules, sorted by name.
+    #[must_use]
+    pub fn modules(&self) -> &[ModuleSchema] {
+        self.modules.get_or_init(|| parse_modules(STATES_TABLE, self.descriptions))
+    }
+
+    /// One module.
+    #[must_use]
+    pub fn module(&self, name: &str) -> Option<&ModuleSchema> {
+        let all = self.modules();
+        all.binary_search_by(|m| m.name.cmp(name)).ok().map(|i| &all[i])
+    }
+
+    /// One function of a module.
+    #[must_use]
+    pub fn function(&self, module: &str, name: &str) -> Option<StateFunction> {
+        self.module(module)?.function(name)
+    }
+
+    /// The module whose name is nearest, when it is close enough to be a typing error.
+    #[must_use]
+    pub fn nearest_module(&self, name: &str) -> Option<&'static str> {
+        nearest(name, self.modules().iter().map(|m| m.name))
+    }
+
+    /// The names of the modules that are described, sorted.
+    pub fn described_modules(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.descriptions.iter().map(|(name, _)| *name)
+    }
+
+    /// Every function that is described, by module and name.
+    pub fn described_functions(&self) -> impl Iterator<Item = FunctionDoc> + use<> {
+        self.descriptions
+            .iter()
+            .flat_map(|(module, text)| describe::blocks(text).map(|block| block.describe(module)))
+    }
+
+    /// The purpose of a module that is described, in a sentence.
+    #[must_use]
+    pub fn module_purpose(&self, module: &str) -> Option<&'static str> {
+        self.description(module).map(describe::purpose_of)
+    }
+
+    fn description(&self, module: &str) -> Option<&'static str> {
+        self.descriptions
+            .binary_search_by(|(name, _)| (*name).cmp(module))
+            .ok()
+            .map(|i| self.descriptions[i].1)
+    }
 }
 
-/// One module.
-#[must_use]
-pub fn module(name: &str) -> Option<&'static StateModule> {
-    let all = modules();
-    all.binary_search_by(|m| m.name.cmp(name)).ok().map(|i| &all[i])
-}
-
-/// One function of a module.
-#[must_use]
-pub fn function(module_name: &str, name: &str) -> Option<StateFunction> {
-    module(module_name)?.function(name)
-}
-
-/// The module whose name is nearest, when it is close enough to be a typing error.
-#[must_use]
-pub fn nearest_module(name: &str) -> Option<&'static str> {
-    nearest(name, modules().iter().map(|m| m.name))
-}
-
-impl StateModule {
+impl ModuleSchema {
     /// Its functions, sorted by name.
     pub fn functions(&self) -> impl Iterator<Item = StateFunction> + use<> {
         let module = self.name;
@@ -208,7 +249,8 @@ impl ExternalModules {
     }
 }
 
-fn parse_modules(table: &'static str) -> Vec<StateModule> {
+/// Salt's modules and those that are described, sorted by name.
+fn parse_modules(table: &'static str, descriptions: &[(&'static str, &'static str)]) -> Vec<ModuleSchema> {
     let mut modules = Vec::with_capacity(512);
     let mut rest = table;
     while !rest.is_empty() {
@@ -218,16 +260,23 @@ fn parse_modules(table: &'static str) -> Vec<StateModule> {
         let mut words = head.split(' ');
         let name = words.next().unwrap_or_default();
         let marks: Vec<&str> = words.collect();
-        modules.push(StateModule {
+        modules.push(ModuleSchema {
             name,
             has_mod_watch: marks.contains(&"watch"),
             is_extension: marks.contains(&"apart"),
-            functions: match describe::module_text(name) {
-                Some(text) if functions.is_empty() => ModuleFunctions::Described(text),
-                _ => ModuleFunctions::Listed(functions),
-            },
+            functions: ModuleFunctions::Listed(functions),
         });
         rest = next;
+    }
+    for (name, text) in descriptions {
+        let functions = ModuleFunctions::Described(text);
+        match modules.binary_search_by(|m| m.name.cmp(name)) {
+            Ok(i) => modules[i].functions = functions,
+            Err(i) => {
+                let module = ModuleSchema { name, has_mod_watch: false, is_extension: false, functions };
+                modules.insert(i, module);
+            }
+        }
     }
     modules
 }
@@ -239,11 +288,12 @@ fn end_of_functions(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::sample::sample_schema;
     use super::*;
 
     #[test]
     fn the_table_is_sorted_and_complete() {
-        let all = modules();
+        let all = sample_schema().modules();
         assert!(all.len() > 300);
         assert!(all.windows(2).all(|w| w[0].name < w[1].name));
         for m in all {
@@ -255,23 +305,40 @@ mod tests {
 
     #[test]
     fn suggestions() {
-        assert_eq!(nearest_module("flie"), Some("file"));
-        assert_eq!(module("file").unwrap().nearest_function("manged"), Some("managed"));
-        assert_eq!(function("file", "append").unwrap().nearest_parameter("txt"), Some("text"));
-        assert_eq!(function("file", "append").unwrap().nearest_parameter("requier"), Some("require"));
-        assert_eq!(function("file", "nosuch"), None);
-        assert_eq!(function("nosuch", "managed"), None);
+        let schema = sample_schema();
+        assert_eq!(schema.nearest_module("flie"), Some("file"));
+        assert_eq!(schema.module("file").unwrap().nearest_function("manged"), Some("managed"));
+        assert_eq!(schema.function("file", "append").unwrap().nearest_parameter("txt"), Some("text"));
+        assert_eq!(schema.function("file", "append").unwrap().nearest_parameter("requier"), Some("require"));
+        assert_eq!(schema.function("file", "nosuch"), None);
+        assert_eq!(schema.function("nosuch", "managed"), None);
     }
 
     #[test]
     fn which_modules_react_to_a_watch() {
-        let watching: Vec<_> =
-            modules().iter().filter(|m| m.has_mod_watch && !m.is_extension).map(|m| m.name).collect();
+        let watching: Vec<_> = sample_schema()
+            .modules()
+            .iter()
+            .filter(|m| m.has_mod_watch && !m.is_extension)
+            .map(|m| m.name)
+            .collect();
         assert_eq!(
             watching,
             ["at", "cmd", "etcd", "event", "exec", "module", "mount", "pkg", "service", "test"]
         );
-        assert!(module("docker_container").unwrap().is_extension);
+        assert!(sample_schema().module("docker_container").unwrap().is_extension);
+    }
+
+    #[test]
+    fn a_description_replaces_salts_list_and_may_add_a_module() {
+        const BOTH: &[(&str, &str)] = &[("lxd", "= A.\nown still\n"), ("mine", "= B.\nmade still\n")];
+        let schema = Schema::new(BOTH);
+        assert!(schema.modules().windows(2).all(|w| w[0].name < w[1].name));
+        let names =
+            |module: &str| schema.module(module).unwrap().functions().map(|f| f.name).collect::<Vec<_>>();
+        assert_eq!((names("lxd"), names("mine")), (vec!["own"], vec!["made"]));
+        assert_eq!(schema.module_purpose("mine"), Some("B."));
+        assert_eq!(schema.module_purpose("file"), None);
     }
 
     #[test]

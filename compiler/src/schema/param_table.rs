@@ -133,11 +133,11 @@ impl ParamTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::function;
+    use super::super::sample::sample_schema;
     use super::*;
 
     fn table(module: &str, name: &str) -> ParamTable {
-        ParamTable::new(function(module, name).unwrap())
+        ParamTable::new(sample_schema().function(module, name).unwrap())
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! SLS `web` (`web/init.sls`) with the variables in `vars` and the files in `file PATH`, and the result is `output` or `fault`.
 //! Outputs equal those of Salt 3008; faults are zagent's diagnostics.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;

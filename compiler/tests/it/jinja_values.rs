@@ -3,6 +3,8 @@
 //!
 //! The rows were recorded from Salt 3008.3 with Jinja2 3.1.6 on Python 3.11. A row that starts with `#` is a comment.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! A release in a Git ref: the binary in parts, and its description, in one commit.
 //!
-//! Law: a reader holds one part in memory at a time.
+//! A reader holds one part in memory at a time.
 
 use serde::{Deserialize, Serialize};
 use zagent_cache::source::{Deadline, RefStore, SourceError};

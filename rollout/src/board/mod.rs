@@ -3,6 +3,11 @@
 //! Law: only a writer that knows the present version replaces a value: [`Board::put`] names the token of the value it
 //! replaces, or none for a key that must not exist. A lost answer is [`BoardError::Unknown`]: the caller reads again.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the edge to the boards: connections have deadlines and commits have a time"
+)]
+
 mod git;
 #[cfg(feature = "nats")]
 mod nats;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use ssh_key::{HashAlg, PublicKey};
 use zagent_cache::trust::{AllowedSigners, SignatureError, report_key};
+use zagent_config::atomic_file::AtomicFile;
 use zagent_config::ids::NodeId;
 
 use super::EnvelopeError;
@@ -162,13 +163,8 @@ impl NodeKeys {
             flock(&lock, FlockOperation::LockExclusive)?;
             let mut known = parse_keys(&read_keys(&self.first_seen_file)?);
             if change(&mut known) {
-                let mut file = tempfile::NamedTempFile::new_in(dir)?;
-                for (node, key) in &known {
-                    writeln!(file, "{node} {key}")?;
-                }
-                file.as_file().sync_all()?;
-                file.persist(&self.first_seen_file).map_err(|error| error.error)?;
-                lock.sync_all()?;
+                let lines: String = known.iter().map(|(node, key)| format!("{node} {key}\n")).collect();
+                AtomicFile::durable(0o600).single_writer().write(&self.first_seen_file, lines.as_bytes())?;
             }
             Ok(known)
         };

@@ -18,6 +18,7 @@ use crate::fail_point;
 use crate::phase::{self, NodeAction, NodePhase, NodeState};
 use crate::slots::AgentProgram;
 use crate::supervise::{self, ProcessAction, ProcessEvent, SupervisorTime};
+use zagent_config::backoff::Backoff;
 use zagent_config::json_file;
 
 /// The note about a binary that cannot be fetched.
@@ -338,7 +339,7 @@ fn fetch_backoff(
     now: Timestamp,
     rules: &supervise::RestartPolicy,
 ) -> Option<Duration> {
-    let wait = rules.base_delay.saturating_mul(1 << tries.min(16)).min(rules.max_delay);
+    let wait = Backoff::new(rules.base_delay, rules.max_delay).delay(tries);
     (now < phase::saturating_after(since, PREPARE_LIMIT)).then_some(wait)
 }
 

@@ -7,6 +7,11 @@
 //! [`crate::phase`] decides about rollouts and [`crate::supervise`] about the process; this module carries the
 //! decisions out.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the watchdog is an edge: it owns the clock, its processes and its files"
+)]
+
 mod actions;
 mod event_loop;
 mod heartbeats;

@@ -1,5 +1,6 @@
 //! Reports and records on a board: which are accepted from which node, and what happens to the others.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its board has failed")]
 
 use std::collections::BTreeMap;

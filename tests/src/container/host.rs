@@ -1,6 +1,6 @@
 //! States applied in a container: an SLS in, its result out.
 //!
-//! Law: a run does what the dry run predicts, and a second run does nothing.
+//! A run does what the dry run predicts, and a second run does nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

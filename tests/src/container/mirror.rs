@@ -1,7 +1,7 @@
 //! apt requests in, packages out: a proxy for containers that reach nothing else. Files that never change under their
 //! name are downloaded once and kept.
 //!
-//! Law: only complete downloads are kept.
+//! Only complete downloads are kept.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Error, Read, Result, Write};

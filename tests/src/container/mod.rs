@@ -1,7 +1,7 @@
 //! A Debian with real systemd in, commands inside it out: built once with debootstrap, booted by systemd-nspawn on its
 //! own overlay, stopped with the value.
 //!
-//! Law: every wait is for a condition and has a deadline; a container that fails prints its journal.
+//! Every wait is for a condition and has a deadline; a container that fails prints its journal.
 
 mod base;
 mod cgroup;

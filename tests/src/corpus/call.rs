@@ -1,6 +1,6 @@
 //! A command and a staged case in, the program's answer out.
 //!
-//! Law: a panic, a refused command line and empty output are errors of the program, never an answer.
+//! A panic, a refused command line and empty output are errors of the program, never an answer.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,6 @@
 //! A directory of recorded cases in, one verdict per case out.
 //!
-//! Law: a case is judged only by what the program prints; the text of an error is ours, whether there is one is Salt's.
+//! A case is judged only by what the program prints; the text of an error is ours, whether there is one is Salt's.
 
 mod call;
 mod compare;

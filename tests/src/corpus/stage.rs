@@ -1,6 +1,6 @@
 //! A case in, a scratch copy of its trees and its command line out.
 //!
-//! Law: the copy is removed with the value; `@TMP@` in the files becomes a real directory, and back again in the
+//! The copy is removed with the value; `@TMP@` in the files becomes a real directory, and back again in the
 //! output.
 
 use std::ffi::OsString;

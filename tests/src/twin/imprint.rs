@@ -1,6 +1,6 @@
 //! A container in, all modifications to it out: files, packages, units, accounts.
 //!
-//! Law: everything that always differs between two hosts (keys, times, account numbers, caches) is excluded here, not
+//! Everything that always differs between two hosts (keys, times, account numbers, caches) is excluded here, not
 //! explained later.
 
 use std::collections::{BTreeMap, HashSet};

@@ -1,6 +1,7 @@
 //! Random trees, run on random hosts: the schedules agree, a dry run predicts correctly, and a converged host stays
 //! converged. A failing pair prints its seed; `SEED=n` runs only that one, `PAIRS=n` sets the number of pairs.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot write its files has failed")]
 
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! Dependencies point one way: config <- compiler, config <- cache <- rollout, config <- host <- states <- run <- daemon <- zagent <- tests; and the
 //! crates that must stay replaceable are named in one place only.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 

@@ -2,6 +2,8 @@
 //!
 //! `just golden` writes the present output. Read every one: people fix their trees with it.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write;

@@ -3,6 +3,8 @@
 //! `HISTORIES=100000` plays this many, `NODES=10000` sets the size of the large fleet; `SEED=7` replays one and prints
 //! it. CI uses these numbers.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;

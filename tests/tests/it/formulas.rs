@@ -2,6 +2,8 @@
 //! Salt, `TWINS=DIR` earlier Salt results; `FORMULA=a,b` selects some, `FORMULAS_PAGE=FILE` writes the page,
 //! `SIDE=salt` only records; `SCHEDULE=ordered` runs them in Salt's order.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Instant;

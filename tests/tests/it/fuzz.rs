@@ -2,6 +2,8 @@
 //!
 //! `cargo test` runs a few inputs, always the same. With `FUZZ_SECONDS=60` every target runs new ones for this time.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //!
 //! Law: each test checks the exit code, the report and the host.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::time::{Duration, Instant};
 
 use serde_json::Value;

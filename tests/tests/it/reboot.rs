@@ -1,6 +1,8 @@
 //! Three hosts with real systemd take a release of the agent, and one of them reboots during the rollout. Runs with
 //! NSPAWN=1 only (`.ci/nspawn`).
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,6 +1,8 @@
 //! The guarantees of the runner: no more states at once than allowed, never two on the same path, enforced time limits,
 //! and no leftover processes. States meet inside their commands through named pipes, which fixes the order.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The schema in, the states of the agent out: every described state is implemented, and every implemented one is
 //! described.
 
-use zagent_compiler::schema::{self, FunctionDoc};
+use zagent_compiler::schema::FunctionDoc;
 use zagent_compiler::{Chunk, CompileOptions, CompileTarget, Compiler};
 use zagent_config::{Map, Value};
 use zagent_states as states;
@@ -20,7 +20,7 @@ fn example(told: &FunctionDoc) -> Chunk {
 #[test]
 fn every_described_state_is_implemented() {
     let mut wrong = Vec::new();
-    for told in schema::described_functions() {
+    for told in states::schema().described_functions() {
         let what = format!("{}.{}", told.module, told.name);
         match (states::build_builtin(&example(&told)), told.traits.is_unimplemented) {
             (Some(Ok(_)), true) => wrong.push(format!("{what} is built, and marked as unbuilt")),
@@ -43,7 +43,8 @@ const ACTS: [&str; 7] = ["cmd", "exec", "module", "test", "event", "http", "envi
 #[test]
 fn a_state_that_writes_names_its_resources() {
     let mut wrong = Vec::new();
-    for told in schema::described_functions().filter(|t| !t.traits.is_read_only && !ACTS.contains(&t.module))
+    for told in
+        states::schema().described_functions().filter(|t| !t.traits.is_read_only && !ACTS.contains(&t.module))
     {
         if let Some(Ok(state)) = states::build_builtin(&example(&told))
             && state.lock_keys().is_empty()
@@ -56,12 +57,12 @@ fn a_state_that_writes_names_its_resources() {
 
 #[test]
 fn every_implemented_state_is_described() {
-    let any = schema::described_functions().next().expect("something is described");
+    let any = states::schema().described_functions().next().expect("something is described");
     let template = example(&any);
     let mut wrong = Vec::new();
     // An undescribed module is left to the tree's own modules.
-    let described: Vec<_> = schema::described_modules().collect();
-    for module in schema::modules().iter().filter(|m| described.contains(&m.name)) {
+    let described: Vec<_> = states::schema().described_modules().collect();
+    for module in states::schema().modules().iter().filter(|m| described.contains(&m.name)) {
         for function in module.functions().filter(|f| f.describe().is_none()) {
             let mut chunk = template.clone();
             (chunk.state, chunk.fun, chunk.args) = (module.name.into(), function.name.into(), Map::new());

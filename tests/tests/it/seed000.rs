@@ -1,6 +1,8 @@
 //! The rules of a run: modes, levels, failure propagation, skip reasons, retries, success and the shape of the result,
 //! each rule on a real tree through the command line.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 use serde_json::Value;
 use zagent_tests::site::{Ran, Site, lines};
 

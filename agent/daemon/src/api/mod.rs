@@ -1,10 +1,12 @@
 //! Requests on the agent's socket in, agent status or a queued run request out.
 //!
-//! Law: all tokio code stays here, in its own thread. No client can block the agent: responses come from
-//! memory, and everything on the wire is limited in bytes, number and time.
+//! Law: all tokio code of the agent stays here, in its own thread (held by `tests/laws.rs`). No client can block the
+//! agent: responses come from memory, and everything on the wire is limited in bytes, number and time.
 //!
 //! Two listeners: the unix socket serves everything, and its file mode decides who can connect. The TCP
 //! address, when configured, serves only `/healthz`, `/readyz` and `/metrics`.
+
+#![expect(clippy::disallowed_methods, reason = "requests and clients have deadlines")]
 
 pub mod client;
 pub mod metrics;

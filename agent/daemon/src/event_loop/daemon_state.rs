@@ -1,6 +1,6 @@
 //! Shared state of the daemon: written by the event loop, read by the API thread.
 //!
-//! Law: the loop writes, all others read or leave a request; no side waits for the other.
+//! The loop writes, all others read or leave a request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::Sender;

@@ -4,7 +4,6 @@
 //! Law: it adopts stale rollouts and yields to an active driver. When the daemon ends, it stops: the record
 //! stays as it is, and another driver adopts it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,17 +13,15 @@ use jiff::Timestamp;
 use zagent_config::ids::RolloutId;
 use zagent_config::settings::Settings;
 use zagent_rollout::board_stores::BoardReports;
-use zagent_rollout::driver::{DriveError, DriveOutcome, RolloutDriver, WriteFailureOutcome};
+use zagent_rollout::driver::RolloutDriver;
 use zagent_rollout::records::{Records, Reports};
 
+use crate::drive_loop::{DriveEvent, DriveLoop, DrivePolicy, DriveReporter};
 use crate::node_report;
 use zagent_config::error_chain;
 
 /// Scan interval for stale records.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60);
-/// Backoff after an error of a rollout, initial and maximum: shorter than the heartbeat timeout, and short
-/// enough that one failed write does not lead to a takeover.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 /// Stack for certificate checks and computations over a whole fleet.
 const STACK_BYTES: usize = 4 << 20;
 
@@ -46,13 +43,7 @@ impl DriverThread {
 }
 
 fn drive_rollouts(settings: &Settings, stop: &Receiver<()>) {
-    let mut drive_loop = DriveLoop {
-        me: format!("{}/daemon", settings.id),
-        settings,
-        stores: None,
-        driven: BTreeMap::new(),
-        scan_at: Instant::now(),
-    };
+    let mut drive_loop = StaleRollouts::new(settings);
     let mut said = None;
     loop {
         let wait = drive_loop.next_due().saturating_duration_since(Instant::now());
@@ -82,28 +73,51 @@ struct DriverStores {
     reports: Box<dyn Reports>,
 }
 
-/// A rollout driven by this node.
-#[derive(Clone, Copy, Debug)]
-struct DrivenRollout {
-    /// Time of the next step.
-    at: Instant,
-    /// Backoff after the next error.
-    backoff: Duration,
-}
-
-/// Rollouts driven here, and their due times.
-struct DriveLoop<'s> {
+/// Rollouts driven here, and the search for more.
+struct StaleRollouts<'s> {
     me: String,
     settings: &'s Settings,
     stores: Option<DriverStores>,
-    driven: BTreeMap<RolloutId, DrivenRollout>,
+    rollouts: DriveLoop,
     scan_at: Instant,
 }
 
-impl DriveLoop<'_> {
+/// Logs what happens to rollouts.
+struct DriveLog;
+
+impl DriveReporter for DriveLog {
+    fn report(&mut self, id: &RolloutId, event: DriveEvent<'_>, _now: Timestamp) {
+        match event {
+            DriveEvent::Continues { notes, .. } => {
+                notes.iter().for_each(|note| tracing::info!(rollout = %id, "{note}"));
+            }
+            DriveEvent::Finished(record) => {
+                tracing::info!(rollout = %id, state = record.state.name(), "the rollout is over");
+            }
+            DriveEvent::SteppedAside(driver) => {
+                tracing::info!(rollout = %id, driver, "another driver took over");
+            }
+            DriveEvent::Retrying(error, _) => tracing::warn!(rollout = %id, "{}", error_chain(error)),
+            DriveEvent::Failed(error) => tracing::warn!(rollout = %id, "{}", error_chain(&error)),
+        }
+    }
+}
+
+impl<'s> StaleRollouts<'s> {
+    fn new(settings: &'s Settings) -> Self {
+        let policy = DrivePolicy { retry_first: true, poll: None };
+        Self {
+            me: format!("{}/daemon", settings.id),
+            settings,
+            stores: None,
+            rollouts: DriveLoop::new(policy),
+            scan_at: Instant::now(),
+        }
+    }
+
     /// When something is due.
     fn next_due(&self) -> Instant {
-        self.driven.values().map(|ride| ride.at).min().unwrap_or(self.scan_at).min(self.scan_at)
+        self.rollouts.next_due().unwrap_or(self.scan_at).min(self.scan_at)
     }
 
     /// Runs everything that is due.
@@ -113,12 +127,8 @@ impl DriveLoop<'_> {
         if is_scan {
             self.scan_at = begun + SCAN_INTERVAL;
         }
-        let due: Vec<RolloutId> =
-            self.driven.iter().filter(|(_, ride)| ride.at <= begun).map(|(id, _)| id.clone()).collect();
-        // Whatever fails below, the next scan comes after a while.
-        for id in &due {
-            self.back_off(id, begun);
-        }
+        // Whatever fails below, the next scan and the next steps come after a while.
+        let due = self.rollouts.take_due(begun);
         let Some(mut places) =
             self.stores.take().map_or_else(|| open_stores(self.settings), |places| Ok(Some(places)))?
         else {
@@ -145,49 +155,13 @@ impl DriveLoop<'_> {
             RolloutDriver { id: self.me.clone(), records: records.as_mut(), reports: reports.as_mut() };
         if is_scan {
             let stale = driver.adoptable_rollouts(now).map_err(|error| error_chain(&error))?;
-            due.extend(stale.into_iter().filter(|id| !self.driven.contains_key(id)));
+            due.extend(stale.into_iter().filter(|id| !self.rollouts.contains(id)));
         }
         let mut answers = true;
         for id in due {
-            match driver.drive_once(&id, now) {
-                Ok(DriveOutcome::Continues { wait, notes, .. }) => {
-                    notes.iter().for_each(|note| tracing::info!(rollout = %id, "{note}"));
-                    self.driven.insert(id, DrivenRollout { at: begun + wait, backoff: BACKOFF.0 });
-                }
-                Ok(DriveOutcome::Finished(record)) => {
-                    tracing::info!(rollout = %id, state = record.state.name(), "the rollout is over");
-                    self.driven.remove(&id);
-                }
-                Ok(DriveOutcome::SteppedAside { driver }) => {
-                    tracing::info!(rollout = %id, driver, "another driver took over");
-                    self.driven.remove(&id);
-                }
-                Err(error) => {
-                    tracing::warn!(rollout = %id, "{}", error_chain(&error));
-                    let passes = matches!(
-                        error,
-                        DriveError::ReadFailed { .. }
-                            | DriveError::WriteFailed { end: WriteFailureOutcome::HeartbeatMissed, .. }
-                    );
-                    answers &= !passes;
-                    if !passes {
-                        self.driven.remove(&id);
-                    } else if !self.driven.contains_key(&id) {
-                        // No other driver may exist for one that was just found: it is retried before the
-                        // next scan.
-                        self.back_off(&id, begun);
-                    }
-                }
-            }
+            answers &= self.rollouts.step(&mut driver, &id, (begun, now), &mut DriveLog);
         }
         Ok(answers)
-    }
-
-    /// Leaves a rollout alone for a while, longer each time.
-    fn back_off(&mut self, id: &RolloutId, begun: Instant) {
-        let rest = self.driven.get(id).map_or(BACKOFF.0, |ride| ride.backoff);
-        self.driven
-            .insert(id.clone(), DrivenRollout { at: begun + rest, backoff: (rest * 2).min(BACKOFF.1) });
     }
 }
 

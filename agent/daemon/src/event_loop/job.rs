@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 
 use crate::api::Ticket;
+use crate::handover::Handover;
+use crate::turn_options::TurnRequest;
 use zagent_run::RunTrigger;
 
 /// Purpose of a process.
@@ -32,11 +34,13 @@ pub struct Job {
     pub entry: Option<String>,
     /// Tickets of waiting clients.
     pub tickets: Vec<Ticket>,
+    /// What was polled and decided; none for a turn that polls.
+    pub handover: Option<Box<Handover>>,
 }
 
 impl Job {
     pub const fn new(what: JobKind) -> Self {
-        Self { kind: what, test: false, sls: Vec::new(), entry: None, tickets: Vec::new() }
+        Self { kind: what, test: false, sls: Vec::new(), entry: None, tickets: Vec::new(), handover: None }
     }
 
     /// Command line, without the program.
@@ -44,22 +48,20 @@ impl Job {
         let mut args: Vec<OsString> = Vec::new();
         match self.kind {
             JobKind::Probe => args.extend(["show", "lowstate"].map(OsString::from)),
-            JobKind::Turn { trigger, fetch } => {
-                args.extend(["run", "--once", "--trigger", trigger.as_str()].map(OsString::from));
-                if !fetch {
-                    args.push("--no-fetch".into());
-                }
-                if self.test {
-                    args.push("--test".into());
-                }
-                if !self.sls.is_empty() {
-                    args.push(format!("--sls={}", self.sls.join(",")).into());
-                }
+            JobKind::Turn { .. } => {
+                args.push("turn".into());
                 args.extend(turns.iter().cloned());
             }
         }
         args.extend(common.iter().cloned());
         args
+    }
+
+    /// What the process of a turn is to do.
+    pub fn request(&self) -> Option<TurnRequest> {
+        let JobKind::Turn { trigger, fetch } = self.kind else { return None };
+        let (test, sls) = (self.test, self.sls.clone());
+        Some(TurnRequest { trigger, fetch, test, sls, handover: self.handover.as_deref().cloned() })
     }
 
     /// Description for the log and the status.
@@ -89,6 +91,11 @@ impl Job {
                 JobKind::Turn { trigger, fetch },
                 JobKind::Turn { trigger: other_trigger, fetch: other_fetch },
             ) if (self.test, &self.sls, &self.entry) == (other.test, &other.sls, &other.entry) => {
+                // A turn that polls by itself stays one, and a newer poll replaces an older one.
+                let polls_itself = *fetch && self.handover.is_none();
+                if other_fetch && !polls_itself {
+                    self.handover.clone_from(&other.handover);
+                }
                 *fetch |= other_fetch;
                 if *trigger == RunTrigger::Timer {
                     *trigger = other_trigger;
@@ -164,25 +171,50 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_holds_all_options() {
+    fn the_process_gets_all_options() {
         let probe = Job::new(JobKind::Probe).args(&["--config".into(), "/x".into()], &["--more".into()]);
         assert_eq!(probe, ["show", "lowstate", "--config", "/x"], "a probe is no turn");
+        assert_eq!(Job::new(JobKind::Probe).request(), None);
         let job = Job { test: true, sls: vec!["a".into(), "b.c".into()], ..turn(RunTrigger::Git, false) };
         let args = job.args(&["--config".into(), "/x".into()], &["--more".into()]);
-        assert_eq!(
-            args,
-            [
-                "run",
-                "--once",
-                "--trigger",
-                "git",
-                "--no-fetch",
-                "--test",
-                "--sls=a,b.c",
-                "--more",
-                "--config",
-                "/x"
-            ]
-        );
+        assert_eq!(args, ["turn", "--more", "--config", "/x"]);
+        let request = job.request().unwrap();
+        assert_eq!((request.trigger, request.fetch, request.test), (RunTrigger::Git, false, true));
+        assert_eq!(request.sls, ["a", "b.c"]);
+    }
+
+    #[test]
+    fn a_poll_is_handed_over_only_while_nobody_asks_for_a_newer_one() {
+        let polled = |remote: usize| {
+            let revision = "b".repeat(40).parse::<zagent_config::ids::Revision>().unwrap();
+            let found = zagent_cache::source::RemoteHeads {
+                remote,
+                url: "https://git.example/states.git".into(),
+                branch: "main".into(),
+                head: Some(revision.clone()),
+                testing: None,
+                prefixed: Default::default(),
+                directory: false,
+            };
+            let decision = crate::SyncDecision::Take(revision, crate::RevisionRole::Followed);
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            Handover::new(&found, &decision, &crate::NodeView::default(), now).map(Box::new)
+        };
+        let job = |remote| Job { handover: polled(remote), ..turn(RunTrigger::Git, true) };
+        for (next, left) in [
+            (turn(RunTrigger::Timer, false), polled(0)),
+            (turn(RunTrigger::Manual, true), None),
+            (job(1), polled(1)),
+        ] {
+            let mut queue = JobQueue::default();
+            queue.push(job(0));
+            assert_eq!(queue.push(next), QueueResult::Merged);
+            assert_eq!(queue.pop().unwrap().handover, left);
+        }
+        // A run on request that waits polls by itself.
+        let mut queue = JobQueue::default();
+        queue.push(turn(RunTrigger::Manual, true));
+        queue.push(job(0));
+        assert_eq!(queue.pop().unwrap().handover, None);
     }
 }

@@ -12,7 +12,7 @@ use super::{Daemon, DaemonEvent, RunningJob, STOP_GRACE};
 use crate::api::{RequestProgress, RequestResult};
 use crate::memory::{AgentMemory, RemoteHealth};
 use crate::states_source;
-use crate::turn_process::{TurnProcess, turn_timeout};
+use crate::turn_process::{TurnCommand, TurnProcess, turn_timeout};
 use zagent_config::error_chain;
 use zagent_run::RunTrigger;
 
@@ -28,13 +28,15 @@ impl Daemon<'_> {
         let quiet = job.kind == JobKind::Probe;
         // The loop outlives its processes.
         let ended = move |status| drop(events.send(DaemonEvent::JobEnded(status)));
-        match TurnProcess::start(&self.setup.program, &args, quiet, ended) {
+        let input = job.request().and_then(|request| serde_json::to_vec(&request).ok());
+        let command = TurnCommand { program: &self.setup.program, args: &args, input, quiet };
+        match TurnProcess::start(command, ended) {
             Ok(child) => {
                 tracing::debug!(pid = child.pid(), what = job.label(), "started");
                 self.state.set_progress(&job.tickets, &RequestProgress::Running { since: now });
                 let longest = turn_timeout(self.settings.source.timeout, self.settings.run.timeout);
                 let until = Instant::now() + longest;
-                self.running = Some(RunningJob { child, job: job, since: now, until, terminated: false });
+                self.running = Some(RunningJob { child, job, since: now, until, terminated: false });
             }
             Err(error) => {
                 let program = self.setup.program.display();

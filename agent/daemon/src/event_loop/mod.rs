@@ -3,6 +3,11 @@
 //! Law: the loop waits only for the next event. A turn is a separate process, a poll a separate thread; one
 //! turn at a time, and a request that arrives meanwhile waits, merged with equal requests.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the edge of the daemon: it reads the clock and hands time to decisions"
+)]
+
 pub mod daemon_state;
 pub mod driver_thread;
 pub mod inode_stamps;
@@ -24,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use zagent_cache::source::{DirWatcher, RemotePoll};
+use zagent_config::ids::short_revision;
 use zagent_config::settings::Settings;
 
 use self::daemon_state::DaemonState;
@@ -40,7 +46,7 @@ use super::states_source;
 use super::turn_process::TurnProcess;
 use crate::api;
 use crate::api::Ticket;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::sd_notify::SdNotify;
 use crate::status;
 use crate::status::{ScheduledEntry, StatusInputs, UpcomingEvents};
@@ -85,7 +91,7 @@ pub struct DaemonSetup<'a> {
     /// Additional arguments of turns.
     pub turn_args: Vec<OsString>,
     /// Loads the settings.
-    pub settings: &'a dyn Fn() -> Result<Settings, CliError>,
+    pub settings: &'a dyn Fn() -> Result<Settings, AgentError>,
     /// Seed that spreads the fleet over time.
     pub seed: u64,
 }
@@ -132,11 +138,11 @@ struct RunningJob {
 /// # Errors
 /// Fails when the settings are invalid, another daemon uses the socket, or the system refuses threads or
 /// signals.
-pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
+pub fn run(setup: DaemonSetup<'_>) -> Result<(), AgentError> {
     let settings = (setup.settings)()?;
     let (events, heard) = channel();
     let failed = |what: &str, error: &dyn std::error::Error| {
-        CliError::failed(format!("{what}: {}", error_chain(error)))
+        AgentError::failed(format!("{what}: {}", error_chain(error)))
     };
     let _signals =
         DaemonSignals::watch(events.clone()).map_err(|error| failed("cannot listen for signals", &error))?;
@@ -393,7 +399,7 @@ impl Daemon<'_> {
             return words;
         }
         match &self.seen.current {
-            Some(current) => format!("on {}", current.revision.get(..12).unwrap_or(&current.revision)),
+            Some(current) => format!("on {}", short_revision(&current.revision)),
             None => "no states yet".into(),
         }
     }

@@ -151,6 +151,14 @@ impl Daemon<'_> {
         }
     }
 
+    /// True when the records on disk are those that this poll lists.
+    pub fn are_records_read(&self, found: &RemoteHeads) -> bool {
+        let part = &self.participation;
+        part.branches.as_ref() == Some(&found.prefixed)
+            && part.failures[0] == 0
+            && part.rollouts.as_ref().is_some_and(|rollouts| !rollouts.reading)
+    }
+
     /// Whether the phase, the record or the time requires a turn.
     fn needs_turn(&self, now: Timestamp) -> bool {
         if self.running.is_some() {

@@ -8,6 +8,7 @@ use super::job::{Job, JobKind};
 use super::poller::{PollRequest, Poller};
 use super::{Daemon, DaemonEvent, RunningJob};
 use crate::decide::{NodeView, RemoteOffer, SyncDecision, decide_revision};
+use crate::handover::Handover;
 use crate::memory::AgentMemory;
 use crate::operator_orders::OperatorOrders;
 use crate::rollout_state::RolloutState;
@@ -62,15 +63,19 @@ impl Daemon<'_> {
             now,
             if news { scheduler::PollResult::NewRevision } else { scheduler::PollResult::Nothing },
         );
+        let records_read = self.are_records_read(&found);
+        let handover = Handover::new(&found, &wanted, &standing, now)
+            .map(|handover| Box::new(handover.with_records(records_read)));
         self.memory.note_offer(&wanted, &offer, &found, &self.orders, now);
         match (wanted, self.change_obstacle(now)) {
             (SyncDecision::Take(revision, _), Some((why, message))) => {
                 self.memory.hold_revision(revision, why, message, now);
             }
-            // The current turn contacts the remotes itself; what it misses is found by the next poll. A turn
-            // finds out whether a testing branch counts.
+            // What the current turn misses is found by the next poll. A turn finds out whether a testing
+            // branch counts.
             (SyncDecision::Take(..) | SyncDecision::CheckTesting(..), None) if !self.is_fetching() => {
-                self.enqueue(Job::new(JobKind::Turn { trigger: RunTrigger::Git, fetch: true }), now);
+                let kind = JobKind::Turn { trigger: RunTrigger::Git, fetch: true };
+                self.enqueue(Job { handover, ..Job::new(kind) }, now);
             }
             _ => {}
         }

@@ -3,6 +3,8 @@
 //! Law: a round always returns: every attempt has a timeout, all checks run in parallel, and stopping the
 //! agent stops them. A check that failed before a run says nothing about the run.
 
+#![expect(clippy::disallowed_methods, reason = "checks have deadlines")]
+
 pub mod probe;
 
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use zagent_config::settings::HealthSettings;
 
-use zagent_host::CancelToken;
+use zagent_host::{CancelToken, Machine};
 
 /// Interval between two attempts of one check.
 pub const RETRY_INTERVAL: Duration = Duration::from_secs(2);
@@ -39,6 +41,7 @@ pub struct HealthResult {
 /// Runs all checks; results are in the order of the checks. `between` is the interval between two attempts.
 #[must_use]
 pub fn run_checks(
+    machine: &Machine,
     checks: &[HealthSettings],
     between: Duration,
     cancel: &Arc<CancelToken>,
@@ -48,8 +51,9 @@ pub fn run_checks(
     let mut open = 0;
     for (i, health) in checks.iter().enumerate() {
         let (health, sender, stop) = (health.clone(), sender.clone(), Arc::clone(cancel));
+        let machine = machine.clone();
         let thread = std::thread::Builder::new().name("health".into());
-        match thread.spawn(move || sender.send((i, run_with_retries(&health, between, &stop)))) {
+        match thread.spawn(move || sender.send((i, run_with_retries(&machine, &health, between, &stop)))) {
             Ok(_) => open += 1,
             Err(e) => verdicts[i].said = format!("cannot start the check: {e}"),
         }
@@ -87,13 +91,18 @@ fn max_duration(health: &HealthSettings, between: Duration) -> Duration {
     (health.timeout + between).saturating_mul(tries).saturating_add(SLACK)
 }
 
-fn run_with_retries(health: &HealthSettings, between: Duration, cancel: &Arc<CancelToken>) -> HealthResult {
+fn run_with_retries(
+    machine: &Machine,
+    health: &HealthSettings,
+    between: Duration,
+    cancel: &Arc<CancelToken>,
+) -> HealthResult {
     let mut verdict = unanswered_result(health);
     while !verdict.ok && verdict.tries < health.tries && !cancel.is_cancelled() {
         if verdict.tries > 0 {
             cancel.wait(between);
         }
-        let seen = probe::probe(&health.check, health.timeout, cancel);
+        let seen = probe::probe(machine, &health.check, health.timeout, cancel);
         verdict.ok = seen.is_ok();
         verdict.said = seen.unwrap_or_else(|said| said);
         verdict.tries += 1;

@@ -8,21 +8,25 @@ use ureq::tls::{RootCerts, TlsConfig};
 use zagent_config::settings::HealthProbe;
 
 use zagent_config::sanitize;
-use zagent_host::CancelToken;
-use zagent_host::exec;
 use zagent_host::exec::command_options::CommandOptions;
 use zagent_host::exec::{ExecCommand, ExitOutcome, ExitReason};
+use zagent_host::{CancelToken, Machine};
 
 /// Maximum number of characters kept of a command's output.
 const MAX_TEXT: usize = 200;
 
 /// Looks once, for no longer than this.
-pub fn probe(check: &HealthProbe, timeout: Duration, cancel: &Arc<CancelToken>) -> Result<String, String> {
+pub fn probe(
+    machine: &Machine,
+    check: &HealthProbe,
+    timeout: Duration,
+    cancel: &Arc<CancelToken>,
+) -> Result<String, String> {
     match check {
         HealthProbe::Http(url) => probe_http(url, timeout),
         HealthProbe::Tcp(address) => probe_tcp(address, timeout),
-        HealthProbe::Unit(unit) => self::probe_unit(unit, timeout, cancel),
-        HealthProbe::Command(line) => probe_command(line, timeout, cancel),
+        HealthProbe::Unit(unit) => probe_unit(machine, unit, timeout, cancel),
+        HealthProbe::Command(line) => probe_command(machine, line, timeout, cancel),
     }
 }
 
@@ -60,12 +64,17 @@ fn probe_tcp(address: &str, timeout: Duration) -> Result<String, String> {
     Err(last)
 }
 
-fn probe_unit(unit: &str, timeout: Duration, cancel: &Arc<CancelToken>) -> Result<String, String> {
+fn probe_unit(
+    machine: &Machine,
+    unit: &str,
+    timeout: Duration,
+    cancel: &Arc<CancelToken>,
+) -> Result<String, String> {
     let mut command =
         ExecCommand::new("systemctl").args(["show", "--property=ActiveState", "--value", "--", unit]);
     command.timeout = Some(timeout);
     command.cancel = Some(Arc::clone(cancel));
-    let outcome = exec::run(&command).map_err(|e| zagent_config::error_chain(&e))?;
+    let outcome = machine.run(&command).map_err(|e| zagent_config::error_chain(&e))?;
     if !outcome.success() {
         return Err(format!("systemctl {}", exit_summary(&outcome, timeout)));
     }
@@ -81,15 +90,20 @@ fn unit_state(text: &str) -> Result<String, String> {
     }
 }
 
-fn probe_command(text: &str, timeout: Duration, cancel: &Arc<CancelToken>) -> Result<String, String> {
+fn probe_command(
+    machine: &Machine,
+    text: &str,
+    timeout: Duration,
+    cancel: &Arc<CancelToken>,
+) -> Result<String, String> {
     let options = CommandOptions {
         timeout: Some(timeout),
         merge_stderr: true,
         cancel: Some(Arc::clone(cancel)),
         ..CommandOptions::default()
     };
-    let outcome = options.run_line(text).map_err(|e| zagent_config::error_chain(&e))?;
-    if outcome.success() { Ok("ended with 0".into()) } else { Err(exit_summary(&outcome, timeout)) }
+    let outcome = options.run_line(machine, text).map_err(|e| zagent_config::error_chain(&e))?;
+    if outcome.success() { Ok("exited with 0".into()) } else { Err(exit_summary(&outcome, timeout)) }
 }
 
 /// `exited with 3: no space left`.

@@ -36,7 +36,7 @@ fn http(address: SocketAddr) -> HealthProbe {
 }
 
 fn run(checks: &[HealthSettings]) -> Vec<(bool, String, usize)> {
-    let verdicts = run_checks(checks, Duration::ZERO, &Arc::new(CancelToken::new()));
+    let verdicts = run_checks(&Machine::this_host(), checks, Duration::ZERO, &Arc::new(CancelToken::new()));
     verdicts.into_iter().map(|v| (v.ok, v.said, v.tries)).collect()
 }
 
@@ -94,7 +94,8 @@ fn stopping_the_agent_stops_the_checks() {
     let checks = [health("web", web, 5), health("cmd", HealthProbe::Command("sleep 100".into()), 5)];
     let begin = Instant::now();
     let verdicts = std::thread::scope(|scope| {
-        let round = scope.spawn(|| run_checks(&checks, Duration::from_secs(60), &cancel));
+        let round =
+            scope.spawn(|| run_checks(&Machine::this_host(), &checks, Duration::from_secs(60), &cancel));
         // Connected, and never answered.
         let _held = listener.accept().unwrap();
         cancel.cancel();
@@ -143,7 +144,7 @@ fn only_checks_that_passed_before_count() {
 #[test]
 fn a_missing_unit_does_not_pass() {
     let got = run(&[health("unit", HealthProbe::Unit("no-such-unit-anywhere.service".into()), 1)]);
-    let known = ["is inactive", "systemctl ended with", "cannot start `systemctl`"];
+    let known = ["is inactive", "systemctl exited with", "cannot start `systemctl`"];
     assert!(!got[0].0 && known.iter().any(|said| got[0].1.starts_with(said)), "{got:?}");
 }
 

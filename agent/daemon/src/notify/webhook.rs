@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use ureq::tls::{RootCerts, TlsConfig};
+use zagent_config::backoff::Backoff;
 use zagent_config::settings::WebhookSettings;
 
 use super::NotifyEvent;
@@ -26,6 +27,10 @@ pub const EVENT_HEADER: &str = "X-Zagent-Event";
 /// Maximum size of a secret.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
+/// How often a call is repeated, and the delay before each repetition.
+const RETRIES: u32 = 2;
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5)).with_factor(5);
+
 /// Retries of a call.
 #[derive(Clone, Debug)]
 pub struct WebhookBackoff {
@@ -38,7 +43,7 @@ pub struct WebhookBackoff {
 impl Default for WebhookBackoff {
     fn default() -> Self {
         Self {
-            delays: vec![Duration::from_secs(1), Duration::from_secs(5)],
+            delays: (0..RETRIES).map(|attempt| BACKOFF.delay(attempt)).collect(),
             total_timeout: Duration::from_secs(60),
         }
     }

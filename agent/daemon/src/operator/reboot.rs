@@ -39,7 +39,7 @@ pub fn decide(
     match policy.policy {
         RebootPolicy::Never => return wait("`reboot.policy` is `never`"),
         RebootPolicy::OnRequest if !need.asked => {
-            return wait("no state asked for it, and `reboot.policy` is `asked`");
+            return wait("no state requested it, and `reboot.policy` is `asked`");
         }
         RebootPolicy::Window if windows.is_empty() => {
             return wait("`reboot.policy` is `window`, and there is no maintenance window");

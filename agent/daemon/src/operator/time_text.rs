@@ -1,5 +1,7 @@
 //! Times, durations and user names as text.
 
+#![expect(clippy::disallowed_methods, reason = "`SUDO_USER` names the person behind root")]
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 

@@ -6,6 +6,11 @@
 //! rollout judges a revision, nothing else does: its trial (`trial.rs`) holds the baseline and counts the
 //! runs, only the rollout rolls back.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
+
 use jiff::Timestamp;
 use zagent_cache::{Cache, Generation};
 use zagent_config::ids::Revision;
@@ -13,7 +18,7 @@ use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, RolloutOrder, SOAK
 
 use super::{RolloutHold, RolloutState, stay};
 use crate::decide::RolloutConstraint;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::health;
 use crate::memory::{AgentMemory, HoldReason};
 use crate::operator_orders::OperatorOrders;
@@ -22,7 +27,8 @@ use crate::sync;
 use crate::sync::{StatesSync, SyncOptions, SyncOutcome};
 use crate::trial::GenerationTrial;
 use crate::turn;
-use crate::turn::{Turn, TurnHooks, TurnOutcome};
+use crate::turn::{Turn, TurnOutcome};
+use crate::turn_runner::TurnRunner;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, RunTrigger};
@@ -33,10 +39,10 @@ const MIN_FAILED_RUNS: u32 = 3;
 const MAX_ACTIONS: usize = 16;
 
 /// What a turn works on.
-pub struct TurnWork<'a> {
+pub struct TurnWork<'a, 'r> {
     pub cache: &'a Cache,
     pub memory: &'a mut AgentMemory,
-    pub hooks: &'a mut dyn TurnHooks,
+    pub runner: &'a mut TurnRunner<'r>,
     /// True when no maintenance window is open.
     pub window_closed: bool,
     /// True while the node is paused: nothing new starts; what has started is checked, kept or rolled back.
@@ -65,7 +71,7 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// Why a run that was due could not be.
-    pub fn follow_rollout(&self, work: &mut TurnWork<'_>) -> Result<Option<TurnOutcome>, CliError> {
+    pub fn follow_rollout(&self, work: &mut TurnWork<'_, '_>) -> Result<Option<TurnOutcome>, AgentError> {
         let paths = self.settings.paths();
         // No rollout has ever included this node.
         if !paths.rollout_states().exists() {
@@ -83,20 +89,20 @@ impl Turn<'_> {
         let soaks =
             || RolloutState::read(&paths).is_ok_and(|it| matches!(it.node.phase, NodePhase::Soaking { .. }));
         while self.trigger != RunTrigger::Rollout && soaks() {
-            turn::save_memory(work.memory, &paths, work.hooks);
+            turn::save_memory(work.memory, &paths, work.runner);
             // The driver confirms what it reads in the report.
-            self.publish_report(work.hooks);
+            self.publish_report(work.runner);
             self.cancel.wait(SOAK_CHECK_INTERVAL);
             if self.cancel.is_cancelled() {
                 break;
             }
-            self.read_records(work.hooks);
+            self.read_records(work.runner);
             ended = self.advance_rollout(work)?.or(ended);
         }
         Ok(ended)
     }
 
-    fn advance_rollout(&self, work: &mut TurnWork<'_>) -> Result<Option<TurnOutcome>, CliError> {
+    fn advance_rollout(&self, work: &mut TurnWork<'_, '_>) -> Result<Option<TurnOutcome>, AgentError> {
         let paths = self.settings.paths();
         let current = current_revision(work.cache);
         let settled =
@@ -104,7 +110,7 @@ impl Turn<'_> {
         let mut rollout_state = match settled {
             Ok((rollout_state, ())) => rollout_state,
             Err(error) => {
-                work.hooks.warn(&error_chain(&error));
+                work.runner.warn(&error_chain(&error));
                 return Ok(None);
             }
         };
@@ -138,7 +144,7 @@ impl Turn<'_> {
             let (after, actions) = match RolloutState::step(&paths, next, head.as_ref(), now) {
                 Ok(stepped) => stepped,
                 Err(error) => {
-                    work.hooks.warn(&format!("the rollout makes no progress: {}", error_chain(&error)));
+                    work.runner.warn(&format!("the rollout makes no progress: {}", error_chain(&error)));
                     break;
                 }
             };
@@ -170,8 +176,8 @@ impl Turn<'_> {
         action: NodeAction,
         rollout_state: &RolloutState,
         orders: &OperatorOrders,
-        work: &mut TurnWork<'_>,
-    ) -> Result<ActionResult, CliError> {
+        work: &mut TurnWork<'_, '_>,
+    ) -> Result<ActionResult, AgentError> {
         match action {
             NodeAction::Fetch(order) => Ok(self.fetch_order(&order, orders, work)),
             NodeAction::Apply(_) => match rollout_state.current_order() {
@@ -180,7 +186,7 @@ impl Turn<'_> {
             },
             NodeAction::RollBack(back) => self.roll_back_order(&back, rollout_state, work),
             NodeAction::Settle(_) => {
-                self.end_trial(work.hooks);
+                self.end_trial(work.runner);
                 Ok(ActionResult::default())
             }
             // A verified, unpublished tree is removed when it is dropped; objects in the store are cleaned up
@@ -194,7 +200,7 @@ impl Turn<'_> {
         &self,
         order: &RolloutOrder,
         orders: &OperatorOrders,
-        work: &mut TurnWork<'_>,
+        work: &mut TurnWork<'_, '_>,
     ) -> ActionResult {
         if let Some(pin) = &orders.pin {
             let pinned = pin.summary(Timestamp::now(), &local_zone());
@@ -202,7 +208,7 @@ impl Turn<'_> {
         }
         match self.sync_to_order(order, true, orders, work) {
             Ok(SyncOutcome::Held(held)) if held.why == HoldReason::Unfetched => {
-                work.hooks.warn(&held.message);
+                work.runner.warn(&held.message);
                 ActionResult { retry_later: true, ..ActionResult::default() }
             }
             Ok(SyncOutcome::Held(held)) => NodeEvent::FetchFailed(held.message).into(),
@@ -216,9 +222,9 @@ impl Turn<'_> {
         &self,
         order: &RolloutOrder,
         orders: &OperatorOrders,
-        work: &mut TurnWork<'_>,
-    ) -> Result<ActionResult, CliError> {
-        let current = work.cache.current().map_err(|error| CliError::from_cache(&error))?;
+        work: &mut TurnWork<'_, '_>,
+    ) -> Result<ActionResult, AgentError> {
+        let current = work.cache.current().map_err(|error| AgentError::from_cache(&error))?;
         let there = current.filter(|current| sync::plain_revision(&current.record().revision) == order.to);
         let generation = match there {
             Some(generation) => generation,
@@ -229,12 +235,12 @@ impl Turn<'_> {
                 Err(words) => return Ok(NodeEvent::ApplyFailed(words).into()),
             },
         };
-        self.begin_trial(&generation, work.hooks);
+        self.begin_trial(&generation, work.runner);
         let source =
-            StatesSource::from_generation(generation).map_err(|error| CliError::from_cache(&error))?;
+            StatesSource::from_generation(generation).map_err(|error| AgentError::from_cache(&error))?;
         let failures = work.memory.failures;
-        let tried = self.attempt(&source, work.memory, work.hooks)?;
-        turn::save_memory(work.memory, &self.settings.paths(), work.hooks);
+        let tried = self.attempt(&source, work.memory, work.runner)?;
+        turn::save_memory(work.memory, &self.settings.paths(), work.runner);
         let speaks = |report: &RunReport| run_rejection(report, failures);
         let against = tried.rejection.or_else(|| tried.report.as_ref().and_then(speaks));
         // A stopped run says nothing; the next turn tries again, a limited number of times.
@@ -249,7 +255,7 @@ impl Turn<'_> {
     }
 
     /// Health of the new revision, by the checks that passed before it arrived.
-    fn check_soak(&self, rollout_state: &RolloutState, work: &mut TurnWork<'_>) -> NodeEvent {
+    fn check_soak(&self, rollout_state: &RolloutState, work: &mut TurnWork<'_, '_>) -> NodeEvent {
         let current = match work.cache.current() {
             Ok(Some(current))
                 if sync::plain_revision(&current.record().revision)
@@ -260,7 +266,7 @@ impl Turn<'_> {
             // Neither is caused by the revision: it is not checked and not blamed.
             Ok(_) => return moved_event(rollout_state),
             Err(error) => {
-                work.hooks
+                work.runner
                     .warn(&format!("the health of the new revision is unknown: {}", error_chain(&error)));
                 return NodeEvent::Boot;
             }
@@ -268,7 +274,7 @@ impl Turn<'_> {
         let trial = GenerationTrial::load(&self.settings.paths(), current.name());
         let before = trial.and_then(|trial| trial.before).unwrap_or_default();
         let lost = health::find_regressions(&before, &self.check_health(work.memory));
-        turn::save_memory(work.memory, &self.settings.paths(), work.hooks);
+        turn::save_memory(work.memory, &self.settings.paths(), work.runner);
         // Stopping the agent stops its checks too.
         if self.cancel.is_cancelled() {
             return NodeEvent::Tick;
@@ -281,17 +287,17 @@ impl Turn<'_> {
         &self,
         back: &str,
         rollout_state: &RolloutState,
-        work: &mut TurnWork<'_>,
-    ) -> Result<ActionResult, CliError> {
+        work: &mut TurnWork<'_, '_>,
+    ) -> Result<ActionResult, AgentError> {
         let NodePhase::RollingBack { order, why, rejects, .. } = &rollout_state.node.phase else {
             return Ok(ActionResult::default());
         };
         let paths = self.settings.paths();
         let is_bad = order.to.parse::<Revision>().ok().filter(|_| *rejects);
         if let Some(bad) = &is_bad {
-            self.quarantine(bad, why, work.memory, work.hooks);
+            self.quarantine(bad, why, work.memory, work.runner);
         }
-        let current = work.cache.current().map_err(|error| CliError::from_cache(&error))?;
+        let current = work.cache.current().map_err(|error| AgentError::from_cache(&error))?;
         let on = current
             .as_ref()
             .map(|current| sync::plain_revision(&current.record().revision))
@@ -300,10 +306,10 @@ impl Turn<'_> {
         if is_back && !GenerationTrial::is_on_trial(&paths, work.cache, &order.to) {
             return Ok(NodeEvent::RolledBack.into());
         }
-        let short = order.to.get(..12).unwrap_or(&order.to);
+        let short = zagent_config::ids::short_revision(&order.to);
         if back.is_empty() {
-            work.hooks.warn(&format!("{why}; there is nothing to roll back to from {short}"));
-            self.end_trial(work.hooks);
+            work.runner.warn(&format!("{why}; there is nothing to roll back to from {short}"));
+            self.end_trial(work.runner);
             return Ok(NodeEvent::RolledBack.into());
         }
         let generation = match current.filter(|_| is_back) {
@@ -311,14 +317,14 @@ impl Turn<'_> {
             None => match work.cache.rollback(Some(back)) {
                 Ok(generation) => generation,
                 Err(error) => {
-                    work.hooks
+                    work.runner
                         .warn(&format!("{why}; cannot roll back from {short} yet: {}", error_chain(&error)));
                     return Ok(ActionResult { retry_later: true, ..ActionResult::default() });
                 }
             },
         };
-        let ended = self.rerun_current(generation, (short, why), work.memory, work.hooks)?;
-        self.end_trial(work.hooks);
+        let ended = self.rerun_current(generation, (short, why), work.memory, work.runner)?;
+        self.end_trial(work.runner);
         Ok(ActionResult { event: Some(NodeEvent::RolledBack), outcome: Some(ended), retry_later: false })
     }
 
@@ -328,7 +334,7 @@ impl Turn<'_> {
         order: &RolloutOrder,
         preview: bool,
         orders: &OperatorOrders,
-        work: &mut TurnWork<'_>,
+        work: &mut TurnWork<'_, '_>,
     ) -> Result<SyncOutcome, String> {
         let revision: Revision = order
             .to
@@ -336,8 +342,8 @@ impl Turn<'_> {
             .map_err(|_| format!("`{}` is not a commit: a states rollout needs one", order.to))?;
         let constraint = RolloutConstraint::Take { revision, anyway: order.anyway };
         let options = SyncOptions { allow_rewind: order.anyway, preview, ..SyncOptions::default() };
-        let hooks = &mut *work.hooks;
-        let mut compiles = |top: &std::path::Path| hooks.check_compiles(top);
+        let runner = &mut *work.runner;
+        let mut compiles = |top: &std::path::Path, revision: &str| runner.check_compiles(top, revision);
         let mut sync = StatesSync {
             settings: self.settings,
             cache: work.cache,
@@ -345,18 +351,19 @@ impl Turn<'_> {
             orders,
             seed: self.seed,
             notes: Vec::new(),
+            handover: None,
             check_compiles: &mut compiles,
         };
         sync.sync_to(&constraint, options, Timestamp::now()).map_err(|error| error_chain(&error))
     }
 
-    fn begin_trial(&self, generation: &Generation, hooks: &mut dyn TurnHooks) {
+    fn begin_trial(&self, generation: &Generation, runner: &mut TurnRunner<'_>) {
         let paths = self.settings.paths();
         // Interrupted between publication and trial, it has none yet.
         if GenerationTrial::load(&paths, generation.name()).is_none()
             && let Err(error) = GenerationTrial::begin(&paths, generation.name())
         {
-            hooks.warn(&error_chain(&error));
+            runner.warn(&error_chain(&error));
         }
     }
 }

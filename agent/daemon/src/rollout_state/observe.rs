@@ -2,6 +2,11 @@
 //!
 //! Law: a read error changes nothing: the node uses what it read last.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a step of the turn: it reads the clock and hands time to decisions"
+)]
+
 use jiff::Timestamp;
 use zagent_cache::Cache;
 use zagent_config::paths::Paths;
@@ -14,7 +19,8 @@ use super::RolloutState;
 use crate::memory::AgentMemory;
 use crate::node_report::FoundRecords;
 use crate::operator_orders::OperatorOrders;
-use crate::turn::{Turn, TurnHooks};
+use crate::turn::Turn;
+use crate::turn_runner::TurnRunner;
 use crate::{node_report, sync};
 use zagent_config::error_chain;
 use zagent_config::json_file::JsonFileError;
@@ -59,7 +65,7 @@ impl RolloutState {
 
 impl Turn<'_> {
     /// Publishes a report of this node to the board, once.
-    pub fn publish_report(&self, hooks: &mut dyn TurnHooks) {
+    pub fn publish_report(&self, runner: &mut TurnRunner<'_>) {
         let settings = self.settings;
         if settings.board.kind == BoardKind::None {
             return;
@@ -79,7 +85,7 @@ impl Turn<'_> {
         let told = BoardReports::open(settings)
             .and_then(|reports| reports.map_or(Ok(()), |mut reports| reports.put(&report)));
         if let Err(error) = told {
-            hooks.warn(&format!(
+            runner.warn(&format!(
                 "cannot publish the report of this node to the board: {}",
                 error_chain(&error)
             ));
@@ -87,7 +93,7 @@ impl Turn<'_> {
     }
 
     /// Reads the records.
-    pub fn read_records(&self, hooks: &mut dyn TurnHooks) {
+    pub fn read_records(&self, runner: &mut TurnRunner<'_>) {
         let heard = node_report::open_records(self.settings).map_err(|error| error_chain(&error)).and_then(
             |records| {
                 let Some(mut records) = records else { return Ok(()) };
@@ -101,7 +107,7 @@ impl Turn<'_> {
             },
         );
         if let Err(words) = heard {
-            hooks.warn(&format!("cannot read the rollout records, using the last known ones: {words}"));
+            runner.warn(&format!("cannot read the rollout records, using the last known ones: {words}"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Rollout state of a node in, text out.
 
-use zagent_config::ids::{NodeId, Revision};
+use zagent_config::ids::{NodeId, short_revision};
 use zagent_rollout::phase::{NodeOutcome, NodePhase};
 use zagent_rollout::record::{RolloutRecord, RolloutStatus};
 
@@ -40,7 +40,7 @@ impl RolloutState {
     }
 
     fn phase_text(&self, record: &RolloutRecord) -> String {
-        let short = |to: &str| to.parse::<Revision>().map_or_else(|_| to.to_owned(), |to| to.short().into());
+        let short = short_revision;
         match &self.node.phase {
             NodePhase::Preparing { order, .. } => format!("fetching {}", short(&order.to)),
             NodePhase::Staged { order, .. } => format!("{} is fetched and verified", short(&order.to)),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use zagent_config::backoff::scale_by_random;
+
 /// Endless number sequence.
 #[derive(Clone, Debug)]
 pub struct Jitter {
@@ -13,16 +15,15 @@ impl Jitter {
         Self { state: seed }
     }
 
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn next_number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix_bits(self.state)
     }
 
     /// A duration multiplied by a random factor between the two, in thousandths.
     pub fn scale_randomly(&mut self, time: Duration, least: u64, most: u64) -> Duration {
-        let thousandths = least + self.next() % (most - least + 1);
-        let nanos = time.as_nanos().saturating_mul(thousandths.into()) / 1000;
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        scale_by_random(time, (least, most), self.next_number())
     }
 }
 

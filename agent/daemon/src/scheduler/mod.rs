@@ -1,8 +1,8 @@
 //! Settings, seed and events in, next due action out: polls, runs without a new revision, retries, entries of
 //! `schedule:`.
 //!
-//! Law: pure. Time and seed are arguments, nothing waits, and only [`SchedulerState`] is written. Even when
-//! the wall clock jumps by years, something is always due within one interval, and each action once.
+//! Law: pure (held by `tests/laws.rs`). Time and seed are arguments, nothing waits, and only [`SchedulerState`] is
+//! written. Even when the wall clock jumps by years, something is always due within one interval, and each action once.
 //!
 //! A fleet that boots at once spreads out: the machine ID decides the offset of the first poll, and each
 //! further poll comes after a random half to one and a half intervals. Runs without a new revision are on a
@@ -18,6 +18,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
+use zagent_config::backoff::Backoff;
 use zagent_config::settings::Settings;
 
 use self::entry::ScheduleEntry;
@@ -204,11 +205,8 @@ impl Scheduler {
             PollResult::Failed { retry_after } => {
                 self.poll_failures = self.poll_failures.saturating_add(1);
                 let most = MAX_BACKOFF.max(self.poll_every);
-                let own = self.jitter.scale_randomly(
-                    exponential_delay(self.poll_every, self.poll_failures, most),
-                    500,
-                    1000,
-                );
+                let backoff = Backoff::new(self.poll_every, most);
+                let own = backoff.half_jitter(self.poll_failures, self.jitter.next_number());
                 // A whole fleet gets the same delay: it must not come back at the same moment.
                 let asked = retry_after.map(|time| time.min(MAX_RETRY_AFTER));
                 asked.map_or(own, |asked| own.max(self.jitter.scale_randomly(asked, 1000, 1100)))
@@ -274,7 +272,7 @@ impl Scheduler {
     /// Backoff after consecutive failures: longer each time, and random, so that a fleet does not come back
     /// at once.
     pub fn backoff_delay(&mut self, first: Duration, failures: u32, most: Duration) -> Duration {
-        self.jitter.scale_randomly(exponential_delay(first, failures.saturating_sub(1), most), 500, 1000)
+        Backoff::new(first, most).half_jitter(failures.saturating_sub(1), self.jitter.next_number())
     }
 
     /// Time of the next run without a new revision: a retry or a scheduled one.
@@ -323,14 +321,9 @@ impl Scheduler {
 
     fn next_retry(&mut self, now: Timestamp) -> Timer {
         let first = RETRY_BASE_DELAY.min(self.run_every);
-        let base = exponential_delay(first, self.failures.saturating_sub(1), self.run_every);
+        let base = Backoff::new(first, self.run_every).delay(self.failures.saturating_sub(1));
         Timer::start_after(now, self.jitter.scale_randomly(base, 750, 1250).min(self.run_every))
     }
-}
-
-/// A duration doubled this many times, up to a limit.
-fn exponential_delay(time: Duration, times: u32, most: Duration) -> Duration {
-    1_u32.checked_shl(times.min(31)).and_then(|factor| time.checked_mul(factor)).unwrap_or(most).min(most)
 }
 
 /// A later time, or the last possible one.

@@ -1,6 +1,7 @@
 //! Agent state in, one value that answers "is this node where it should be, and why not" out.
 //!
-//! Law: it gets all inputs as arguments, including the time; it opens no files and holds no secrets.
+//! Law: this file gets all inputs as arguments, including the time, and opens no files (held by `tests/laws.rs`);
+//! `files` reads them. It holds no secrets.
 
 pub mod files;
 

@@ -131,7 +131,8 @@ mod tests {
             orders: &orders,
             seed: 7,
             notes: Vec::new(),
-            check_compiles: &mut |_| Ok(()),
+            handover: None,
+            check_compiles: &mut |_, _| Ok(()),
         };
         let constraint = RolloutConstraint::Take { revision, anyway: false };
         let SyncOutcome::Held(held) = sync.sync_to(&constraint, SyncOptions::default(), now).unwrap() else {

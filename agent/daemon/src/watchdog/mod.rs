@@ -1,6 +1,6 @@
 //! Settings in, watchdog of this node out: what [`zagent_rollout::watchdog`] needs from the agent.
 //!
-//! Law: only wiring. The configuration is read again for every connection and every fetch: addresses, logins
+//! Only wiring. The configuration is read again for every connection and every fetch: addresses, logins
 //! and keys need no restart. The node ID, root, grains and pace are read once.
 
 pub mod connections;
@@ -22,7 +22,7 @@ use zagent_rollout::watchdog::{
 
 use self::connections::{BoardLink, RecordArtifacts};
 use crate::OperatorOrders;
-use crate::error::CliError;
+use crate::error::AgentError;
 use crate::sd_notify::SdNotify;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
@@ -51,9 +51,9 @@ pub struct WatchdogStart<'a> {
 ///
 /// # Errors
 /// Fails when the system does not report it.
-pub fn own_program() -> Result<AgentProgram, CliError> {
+pub fn own_program() -> Result<AgentProgram, AgentError> {
     let path = std::env::current_exe()
-        .map_err(|error| CliError::failed(format!("cannot find the path of the zagent binary: {error}")))?;
+        .map_err(|error| AgentError::failed(format!("cannot find the path of the zagent binary: {error}")))?;
     Ok(AgentProgram { version: env!("CARGO_PKG_VERSION").into(), path })
 }
 
@@ -61,12 +61,12 @@ pub fn own_program() -> Result<AgentProgram, CliError> {
 ///
 /// # Errors
 /// Fails when another watchdog runs, or when the system refuses what it needs.
-pub fn run(start: WatchdogStart<'_>) -> Result<(), CliError> {
+pub fn run(start: WatchdogStart<'_>) -> Result<(), AgentError> {
     let WatchdogStart { settings, load, args, config, pace } = start;
     let paths = settings.paths();
     let inbox = WatchdogInbox::default();
     let _signals = signals::watch_signals(inbox.signal_sender())
-        .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
+        .map_err(|error| AgentError::failed(format!("cannot listen for signals: {error}")))?;
     let with_config = |words: &[&str]| -> Vec<OsString> {
         let config = config.iter().flat_map(|path| ["--config".into(), path.clone().into_os_string()]);
         words.iter().map(OsString::from).chain(config).collect()
@@ -113,14 +113,14 @@ fn hold_reason(settings: &Settings, record: &RolloutRecord, now: Timestamp) -> O
 
 /// Turns the error of a watchdog that cannot start into a command line error.
 #[must_use]
-pub fn watchdog_cli_error(error: WatchdogError) -> CliError {
+pub fn watchdog_cli_error(error: WatchdogError) -> AgentError {
     let message = error_chain(&error);
     match error {
-        WatchdogError::AlreadyRunning { .. } => CliError::locked(
+        WatchdogError::AlreadyRunning { .. } => AgentError::locked(
             message,
             "check it with `zagent watchdog status`; stop it before you start another",
         ),
-        error if error.is_permission() => CliError::permission(message),
-        _ => CliError::failed(message),
+        error if error.is_permission() => AgentError::permission(message),
+        _ => AgentError::failed(message),
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use zagent_config::FunctionError;
 
 use super::{PasswdEntry, SHADOW_DAYS, find_local_group, find_local_user};
-use crate::fs::{Disk, FileMeta, FileSystem};
+use crate::fs::{FileMeta, FileSystem};
 use crate::{CommandOutput, Tools};
 
 /// The attributes of a user: the name, how `usermod` calls it, where it stands in `/etc/passwd`.
@@ -172,7 +172,7 @@ impl AccountTools<'_> {
     /// Gives what a user has in its home to its new number, as `usermod` does.
     fn chown_home(&self, before: Option<PasswdEntry>, uid: &str) -> Result<(), FunctionError> {
         // A home that was not its own, such as `/`, stays as it is.
-        let owner = |home: &str| Some(std::fs::metadata(self.0.machine.path(home)).ok()?.uid());
+        let owner = |home: &str| Some(self.0.machine.metadata(home).ok()?.uid());
         let is_own = |u: &PasswdEntry| owner(&u.home).map(i64::from) == Some(u.uid);
         let Some(user) = before.filter(is_own) else { return Ok(()) };
         let old = user.uid.to_string();
@@ -306,8 +306,8 @@ impl AccountTools<'_> {
                 "`{file}` has no line for {name}, or `{value}` cannot stand in it"
             )));
         };
-        Disk::default()
-            .write(Path::new(file), new.as_bytes(), FileMeta::default())
+        let disk = self.0.machine.disk(None);
+        disk.write(Path::new(file), new.as_bytes(), FileMeta::default())
             .map_err(|e| FunctionError::failed(zagent_config::error_chain(&e)))
     }
 }
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn options_are_no_names() {
         assert!(verify_name("-o").is_err() && verify_name("www-data").is_ok());
-        let machine = crate::Machine::new();
+        let machine = crate::Machine::this_host();
         let acts = AccountTools(Tools::new(&machine));
         for told in [
             acts.delete_user("-f", false, false),

@@ -2,6 +2,7 @@
 //!
 //! Law: states and execution functions read the same lines. A hash goes to programs by standard input, never as a word.
 
+pub mod account_ids;
 pub mod account_tools;
 pub mod password_hash;
 pub mod ssh_keys;
@@ -38,6 +39,20 @@ impl PasswdEntry {
     }
 }
 
+impl From<nix::unistd::User> for PasswdEntry {
+    fn from(user: nix::unistd::User) -> Self {
+        Self {
+            name: user.name,
+            password: user.passwd.to_string_lossy().into_owned(),
+            uid: user.uid.as_raw().into(),
+            gid: user.gid.as_raw().into(),
+            gecos: user.gecos.to_string_lossy().into_owned(),
+            home: user.dir.to_string_lossy().into_owned(),
+            shell: user.shell.to_string_lossy().into_owned(),
+        }
+    }
+}
+
 /// One line of the group database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupEntry {
@@ -45,6 +60,17 @@ pub struct GroupEntry {
     pub password: String,
     pub gid: i64,
     pub members: Vec<String>,
+}
+
+impl From<nix::unistd::Group> for GroupEntry {
+    fn from(group: nix::unistd::Group) -> Self {
+        Self {
+            name: group.name,
+            password: group.passwd.to_string_lossy().into_owned(),
+            gid: group.gid.as_raw().into(),
+            members: group.mem,
+        }
+    }
 }
 
 /// One line of `/etc/shadow`; a day that is not given is -1.
@@ -97,15 +123,7 @@ pub fn find_user(machine: &Machine, name: &str) -> Result<Option<PasswdEntry>, F
     }
     let found = nix::unistd::User::from_name(name)
         .map_err(|e| FunctionError::failed(format!("cannot look the user `{name}` up: {e}")))?;
-    Ok(found.map(|u| PasswdEntry {
-        name: u.name,
-        password: u.passwd.to_string_lossy().into_owned(),
-        uid: u.uid.as_raw().into(),
-        gid: u.gid.as_raw().into(),
-        gecos: u.gecos.to_string_lossy().into_owned(),
-        home: u.dir.to_string_lossy().into_owned(),
-        shell: u.shell.to_string_lossy().into_owned(),
-    }))
+    Ok(found.map(Into::into))
 }
 
 /// A user of the file.
@@ -123,12 +141,7 @@ pub fn find_group(machine: &Machine, name: &str) -> Result<Option<GroupEntry>, F
     }
     let found = nix::unistd::Group::from_name(name)
         .map_err(|e| FunctionError::failed(format!("cannot look the group `{name}` up: {e}")))?;
-    Ok(found.map(|g| GroupEntry {
-        name: g.name,
-        password: g.passwd.to_string_lossy().into_owned(),
-        gid: g.gid.as_raw().into(),
-        members: g.mem,
-    }))
+    Ok(found.map(Into::into))
 }
 
 /// A group of the file.
@@ -238,7 +251,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("etc")).expect("made");
         std::fs::write(dir.path().join("etc/shadow"), "ab:x:1\na:$6$s$h:19000:0:99999:7:::\n")
             .expect("written");
-        let machine = Machine::at(dir.path());
+        let machine = Machine::at_root(dir.path()).unwrap();
         let found = find_shadow(&machine, "a").expect("read").expect("there");
         assert_eq!((&*found.hash, found.days), ("$6$s$h", [19000, 0, 99999, 7, -1, -1]));
         assert_eq!(find_shadow(&machine, "b").expect("read"), None);

@@ -3,7 +3,7 @@
 //! Law: a line that a shell would only hand on is started without one. What cannot be had (a user, a directory, a shell) is
 //! told in Salt's words before anything runs.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use zagent_config::{Map, Value};
 
 use super::shell_words;
-use crate::CancelToken;
-use crate::exec;
+use crate::accounts::{self, account_ids};
 use crate::exec::{ExecCommand, ExecError, ExitOutcome, ExitReason, UserIds};
+use crate::{CancelToken, Machine};
 
 /// The shell when nothing else is said.
 pub const DEFAULT_SHELL: &str = "/bin/sh";
@@ -45,7 +45,7 @@ pub fn c_locale_env() -> impl Iterator<Item = (OsString, OsString)> {
     LOCALE_VARS.iter().map(|name| (OsString::from(name), OsString::from("C"))).chain(none)
 }
 
-/// A user of the host.
+/// A user of a machine.
 #[derive(Clone, Debug)]
 pub struct RunAsUser {
     /// The name.
@@ -61,15 +61,13 @@ impl RunAsUser {
     ///
     /// # Errors
     /// Fails with words when there is none.
-    pub fn find(name: &str) -> Result<Self, String> {
+    pub fn find(machine: &Machine, name: &str) -> Result<Self, String> {
         let unavailable = || format!("User '{name}' is not available");
-        let found = nix::unistd::User::from_name(name).ok().flatten().ok_or_else(unavailable)?;
-        let text = CString::new(name).map_err(|_| unavailable())?;
-        let groups = nix::unistd::getgrouplist(&text, found.gid)
-            .map_err(|e| format!("cannot read the groups of user '{name}': {e}"))?;
-        let groups = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
-        let user = UserIds { uid: found.uid.as_raw(), gid: found.gid.as_raw(), groups };
-        Ok(Self { name: name.to_owned(), home: found.dir, ids: user })
+        let found = accounts::find_user(machine, name).ok().flatten().ok_or_else(unavailable)?;
+        let id = |id: i64| u32::try_from(id).map_err(|_| unavailable());
+        let (uid, gid) = (id(found.uid)?, id(found.gid)?);
+        let groups = account_ids::group_ids(machine, name, gid)?;
+        Ok(Self { name: name.to_owned(), home: found.home.into(), ids: UserIds { uid, gid, groups } })
     }
 }
 
@@ -124,11 +122,16 @@ impl CommandOptions {
     ///
     /// # Errors
     /// Fails in Salt's words when one of them cannot be used.
-    pub fn from_args(args: &Map, keys: OptionKeys, skip: &[String]) -> Result<Self, String> {
+    pub fn from_args(
+        machine: &Machine,
+        args: &Map,
+        keys: OptionKeys,
+        skip: &[String],
+    ) -> Result<Self, String> {
         let get = |key: &str| args.get(key).filter(|v| !v.is_null() && !skip.iter().any(|s| s == key));
         let text = |key: &str| get(key).map(value_text).filter(|t| !t.is_empty());
-        let mut options =
-            Self { runas: text("runas").map(|n| RunAsUser::find(&n)).transpose()?, ..Self::default() };
+        let runas = text("runas").map(|name| RunAsUser::find(machine, &name)).transpose()?;
+        let mut options = Self { runas, ..Self::default() };
         if keys == OptionKeys::RunasOnly {
             return Ok(options);
         }
@@ -165,46 +168,51 @@ impl CommandOptions {
     ///
     /// # Errors
     /// Fails with words when it cannot be started.
-    pub fn run_line(&self, text: &str) -> Result<ExitOutcome, CommandRefused> {
-        let shell = self.usable_shell()?;
+    pub fn run_line(&self, machine: &Machine, text: &str) -> Result<ExitOutcome, CommandRefused> {
+        let shell = self.usable_shell(machine)?;
         if let Some(words) = self.direct_argv(shell, text) {
-            match exec::run(&self.command(words)?) {
+            match machine.run(&self.command(machine, words)?) {
                 // A script without a first line that names its interpreter, or nothing at all: the shell knows what to say.
                 Err(ExecError::Start { .. }) => {}
                 outcome => return Ok(outcome?),
             }
         }
-        Ok(exec::run(&self.command(self.shell_argv(shell, text))?)?)
+        Ok(machine.run(&self.command(machine, self.shell_argv(machine, shell, text))?)?)
     }
 
     /// Starts a line and leaves it to itself; gives its process id.
     ///
     /// # Errors
     /// Fails with words when it cannot be started.
-    pub fn spawn_line_detached(&self, text: &str) -> Result<u32, CommandRefused> {
-        let shell = self.usable_shell()?;
-        Ok(exec::spawn_detached(&self.command(self.shell_argv(shell, text))?)?)
+    pub fn spawn_line_detached(&self, machine: &Machine, text: &str) -> Result<u32, CommandRefused> {
+        let shell = self.usable_shell(machine)?;
+        Ok(machine.spawn_detached(&self.command(machine, self.shell_argv(machine, shell, text))?)?)
     }
 
     /// Runs a program file; one that names no interpreter is read by the shell.
     ///
     /// # Errors
     /// Fails with words when it cannot be started.
-    pub fn run_file(&self, file: &Path, args: Vec<String>) -> Result<ExitOutcome, CommandRefused> {
+    pub fn run_file(
+        &self,
+        machine: &Machine,
+        file: &Path,
+        args: Vec<String>,
+    ) -> Result<ExitOutcome, CommandRefused> {
         let mut words = vec![file.to_string_lossy().into_owned()];
         words.extend(args);
-        match exec::run(&self.command(words.clone())?) {
+        match machine.run(&self.command(machine, words.clone())?) {
             Err(ExecError::Start { source, .. }) if source.raw_os_error() == Some(ENOEXEC) => {
-                words.insert(0, self.usable_shell()?.to_owned());
-                Ok(exec::run(&self.command(words)?)?)
+                words.insert(0, self.usable_shell(machine)?.to_owned());
+                Ok(machine.run(&self.command(machine, words)?)?)
             }
             outcome => Ok(outcome?),
         }
     }
 
-    fn usable_shell(&self) -> Result<&str, CommandRefused> {
+    fn usable_shell(&self, machine: &Machine) -> Result<&str, CommandRefused> {
         let shell = self.shell.as_deref().unwrap_or(DEFAULT_SHELL);
-        if self.root.is_some() || is_program(Path::new(shell)) {
+        if self.root.is_some() || may_run(machine, Path::new(shell)) {
             return Ok(shell);
         }
         Err(CommandRefused::Message(format!("The shell {shell} is not available")))
@@ -218,9 +226,9 @@ impl CommandOptions {
         is_plain.then(|| shell_words::split_without_shell(text)).flatten()
     }
 
-    fn shell_argv(&self, shell: &str, text: &str) -> Vec<String> {
+    fn shell_argv(&self, machine: &Machine, shell: &str, text: &str) -> Vec<String> {
         let Some(root) = &self.root else { return vec![shell.into(), "-c".into(), text.into()] };
-        let inside = if root.join("bin/bash").is_file() { "/bin/bash" } else { DEFAULT_SHELL };
+        let inside = if machine.is_file(root.join("bin/bash")) { "/bin/bash" } else { DEFAULT_SHELL };
         let mut words = vec!["chroot".to_owned()];
         words.extend(self.runas.as_ref().map(|who| format!("--userspec={}:", who.name)));
         words.extend([root.to_string_lossy().into_owned(), inside.into(), "-c".into(), text.into()]);
@@ -231,11 +239,11 @@ impl CommandOptions {
     ///
     /// # Errors
     /// Fails in Salt's words when the working directory cannot be used.
-    pub fn command(&self, words: Vec<String>) -> Result<ExecCommand, CommandRefused> {
+    pub fn command(&self, machine: &Machine, words: Vec<String>) -> Result<ExecCommand, CommandRefused> {
         let mut words = words.into_iter();
         let program = words.next().ok_or_else(|| CommandRefused::Message("there is no command".into()))?;
         let mut command = ExecCommand::new(program).args(words);
-        let cwd = self.working_dir()?;
+        let cwd = self.working_dir(machine)?;
         command.env = self.build_env();
         if !self.clean_env {
             // A shell would say so; a program that is started without one looks there too.
@@ -260,9 +268,9 @@ impl CommandOptions {
         Ok(command)
     }
 
-    fn working_dir(&self) -> Result<PathBuf, CommandRefused> {
+    fn working_dir(&self, machine: &Machine) -> Result<PathBuf, CommandRefused> {
         if let Some(cwd) = &self.cwd {
-            if cwd.is_absolute() && cwd.is_dir() {
+            if cwd.is_absolute() && machine.is_dir(cwd) {
                 return Ok(cwd.clone());
             }
             let words = format!("Specified cwd '{}' either not absolute or does not exist", cwd.display());
@@ -270,7 +278,7 @@ impl CommandOptions {
         }
         let own = || std::env::var_os("HOME").map(PathBuf::from);
         let home = self.runas.as_ref().map(|who| who.home.clone()).or_else(own);
-        Ok(home.filter(|h| h.is_absolute() && h.is_dir()).unwrap_or_else(|| "/".into()))
+        Ok(home.filter(|h| h.is_absolute() && machine.is_dir(h)).unwrap_or_else(|| "/".into()))
     }
 
     fn build_env(&self) -> Vec<(OsString, OsString)> {
@@ -320,7 +328,10 @@ pub fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| zagent_config::value::python_str(value), str::to_owned)
 }
 
-fn is_program(path: &Path) -> bool {
+fn may_run(machine: &Machine, path: &Path) -> bool {
+    if !machine.is_this_host() {
+        return machine.is_program(path);
+    }
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 

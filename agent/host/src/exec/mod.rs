@@ -1,12 +1,17 @@
-//! A command in, its outcome out: the one place where a process is started.
+//! A command in, its outcome out: where states, functions and checks start a process.
 //!
-//! The law: `run` always comes back. A command has a process group of its own, a time limit, a cap on what is kept
-//! of its output, and a background child that holds a pipe open delays nobody.
+//! Law: `run` always returns. A command has its own process group, a time limit and a limit on the output that is kept;
+//! a background child that holds a pipe open delays nobody. States and functions start programs only here (held by
+//! `clippy.toml` and `tests/laws.rs`).
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the owner of processes, their deadlines and their environment"
+)]
 
 pub mod cancel;
 pub mod command_options;
 pub mod shell_words;
-pub mod tools;
 
 pub mod spawn;
 pub mod watcher;
@@ -22,6 +27,7 @@ use rustix::process::Signal;
 use self::spawn::spawn_with_retry;
 use self::watcher::ProcessWatcher;
 use super::CancelToken;
+use crate::fs::FsRoot;
 
 pub use self::spawn::{find_program, spawn_detached};
 
@@ -66,6 +72,8 @@ pub struct ExecCommand {
     pub nice: Option<i32>,
     /// Keeps its arguments out of the log.
     pub hide_args: bool,
+    /// Where its paths begin: below another root than `/` it is started by `chroot`. [`Machine`](crate::Machine) sets it.
+    pub root: FsRoot,
 }
 
 /// Who a command runs as.
@@ -99,6 +107,7 @@ impl ExecCommand {
             user: None,
             nice: None,
             hide_args: false,
+            root: FsRoot::default(),
         }
     }
 
@@ -239,7 +248,7 @@ fn start_checked(command: &ExecCommand) -> Result<(std::process::Child, spawn::C
     if command.cancel.as_ref().is_some_and(|c| c.is_cancelled()) {
         return Err(ExecError::Cancelled { program: program() });
     }
-    if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+    if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !is_dir(&command.root, cwd)) {
         return Err(ExecError::Cwd { program: program(), cwd: cwd.clone() });
     }
     let started = spawn_with_retry(command)?;
@@ -251,5 +260,20 @@ fn start_checked(command: &ExecCommand) -> Result<(std::process::Child, spawn::C
     Ok(started)
 }
 
+fn is_dir(root: &FsRoot, path: &std::path::Path) -> bool {
+    root.metadata(path, true).is_ok_and(|meta| meta.is_dir())
+}
+
 #[cfg(test)]
 pub mod tests;
+
+/// An error and its causes in one line.
+pub fn error_message(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

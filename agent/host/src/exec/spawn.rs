@@ -1,13 +1,16 @@
 //! A command in, a running child and our ends of its streams out.
 //!
-//! Law: the way to start is the cheap one (`posix_spawn`) unless the command asks for another user. What has no safe call
+//! The way to start is the cheap one (`posix_spawn`) unless the command asks for another user. What has no safe call
 //! (a file mask, supplementary groups) is done by a small program that then becomes the command; the command itself is
-//! looked up before, so that what is not there is told as such.
+//! looked up before, so that what is not there is told as such. The same holds for another root: `chroot` then becomes the
+//! command.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -16,6 +19,7 @@ use std::time::Duration;
 use rustix::fs::Access;
 
 use super::{ExecCommand, ExecError, UserIds};
+use crate::fs::FsRoot;
 
 /// How often, and how far apart, a program is tried that somebody is still writing (or has just written).
 const BUSY_RETRIES: usize = 10;
@@ -24,6 +28,8 @@ const BUSY_RETRY_DELAY: Duration = Duration::from_millis(10);
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Sets the file mask and becomes the command.
 const UMASK_SCRIPT: &str = r#"umask "$0" && exec "$@""#;
+/// Goes to a directory and becomes the command.
+const CHDIR_SCRIPT: &str = r#"cd "$0" && exec "$@""#;
 
 /// Our ends of the child's streams.
 #[derive(Default)]
@@ -55,6 +61,20 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> io::Result<PathBuf
         io::ErrorKind::NotFound => io::Error::new(outcome, "there is no such program on the path"),
         _ => outcome.into(),
     })
+}
+
+/// The same on a machine that may have another root; the path is one of that machine.
+fn find_program_in(root: &FsRoot, program: &OsStr, path: Option<&OsStr>) -> io::Result<PathBuf> {
+    if root.is_host() || program.as_bytes().contains(&b'/') {
+        return find_program(program, path);
+    }
+    let dirs = path.unwrap_or_else(|| OsStr::new(DEFAULT_PATH));
+    let is_program = |file: &PathBuf| {
+        let runs = |meta: Metadata| meta.is_file() && meta.permissions().mode() & 0o111 != 0;
+        file.is_absolute() && root.metadata(file, true).is_ok_and(runs)
+    };
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such program on the path");
+    std::env::split_paths(dirs).map(|dir| dir.join(program)).find(is_program).ok_or_else(missing)
 }
 
 /// A program that was just written is busy for as long as another thread's new child still holds its file.
@@ -95,10 +115,12 @@ struct SpawnArgv {
 impl SpawnArgv {
     fn for_command(command: &ExecCommand) -> Result<Self, ExecError> {
         let path = command.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, v)| v.as_os_str());
-        let program = find_program(&command.program, path)
-            .map_err(|source| ExecError::Start { program: command.program.clone(), source })?;
+        let fail = |source| ExecError::Start { program: command.program.clone(), source };
+        let program = find_program_in(&command.root, &command.program, path).map_err(fail)?;
         let mut argv = Self { program, prefix_args: Vec::new(), is_wrapped: false, ids: None };
-        if let Some(user) = &command.user {
+        if !command.root.is_host() {
+            argv.enter_root(command)?;
+        } else if let Some(user) = &command.user {
             let become_user = argv.become_user(user, &command.program);
             become_user.map_err(|source| ExecError::User {
                 program: command.program.clone(),
@@ -125,15 +147,40 @@ impl SpawnArgv {
         self.is_wrapped = true;
     }
 
+    /// Starts it below another root, by the `chroot` of this host: in its directory, as its user.
+    fn enter_root(&mut self, command: &ExecCommand) -> Result<(), ExecError> {
+        let fail = |source| ExecError::Start { program: command.program.clone(), source };
+        // The program was found below the root, and `chroot` goes by a path of its own.
+        let given = self.program.clone().into_os_string();
+        if let Some(cwd) = command.cwd.as_ref().filter(|cwd| cwd.as_os_str() != "/") {
+            let script = ["-c".into(), CHDIR_SCRIPT.into(), cwd.clone().into_os_string()];
+            self.prepend_program("/bin/sh".into(), script, &given);
+        }
+        let chroot = find_program(OsStr::new("chroot"), Some(OsStr::new(DEFAULT_PATH))).map_err(fail)?;
+        let root = command.root.host_path().as_os_str().to_owned();
+        match command.user.as_ref().filter(|user| !is_self(user)) {
+            None => self.prepend_program(chroot, [root], &given),
+            Some(user) => {
+                let error =
+                    |source| ExecError::User { program: command.program.clone(), uid: user.uid, source };
+                must_be_root().map_err(error)?;
+                let groups: Vec<String> = user.groups.iter().map(|gid| format!("+{gid}")).collect();
+                let args = [
+                    format!("--userspec=+{}:+{}", user.uid, user.gid).into(),
+                    format!("--groups={}", groups.join(",")).into(),
+                    root,
+                ];
+                self.prepend_program(chroot, args, &given);
+            }
+        }
+        Ok(())
+    }
+
     fn become_user(&mut self, user: &UserIds, given: &OsStr) -> io::Result<()> {
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        if (uid, gid) == (user.uid, user.gid) {
+        if is_self(user) {
             return Ok(());
         }
-        if uid != 0 {
-            let words = "only root may become another user";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
-        }
+        must_be_root()?;
         let more: Vec<String> =
             user.groups.iter().filter(|g| **g != user.gid).map(ToString::to_string).collect();
         if more.is_empty() {
@@ -151,6 +198,19 @@ impl SpawnArgv {
         self.prepend_program(setpriv, args.map(OsString::from), given);
         Ok(())
     }
+}
+
+/// True for the user that the agent runs as.
+fn is_self(user: &UserIds) -> bool {
+    (user.uid, user.gid) == (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+/// Refuses to become another user when the kernel would.
+fn must_be_root() -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "only root may become another user"))
 }
 
 /// The `setpriv` that knows users: BusyBox has one of that name that does not.
@@ -178,7 +238,7 @@ fn spawn_child(command: &ExecCommand, argv: &SpawnArgv) -> io::Result<(Child, Ch
         std.env_remove(name);
     }
     std.envs(command.env.iter().map(|(k, v)| (k, v)));
-    if let Some(cwd) = &command.cwd {
+    if let Some(cwd) = command.cwd.as_ref().filter(|_| command.root.is_host()) {
         std.current_dir(cwd);
     }
     std.stdin(if command.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });

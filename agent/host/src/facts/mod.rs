@@ -42,7 +42,7 @@ use custom::CustomFacts;
 use tree::FactsRoot;
 
 /// Where facts of one's own are looked for when nothing else is said.
-pub const FACTS_DIR: &str = "/etc/zagent/facts.d";
+pub const FACTS_DIR: &str = zagent_config::paths::DEFAULT_FACTS_DIR;
 /// How long one executable of the facts directory may run.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// What the fact `master` says when nothing else is said, as in Salt.

@@ -2,6 +2,8 @@
 //!
 //! The law: no call here can wait for a network, so names are never resolved and user databases never asked.
 
+#![expect(clippy::disallowed_methods, reason = "the owner of what facts read from the machine")]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::SystemTime;

@@ -153,6 +153,21 @@ fn address(text: &str) -> IpAddr {
 
 /// YAML without Salt's rules, which the compiler knows.
 fn parse_plain_yaml(text: &str) -> Result<zagent_config::Value, String> {
-    let json: serde_json::Value = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
-    zagent_config::Value::from_json_str(&json.to_string()).map_err(|error| error.to_string())
+    let yaml: serde_yaml::Value = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+    Ok(to_value(&yaml))
+}
+
+fn to_value(yaml: &serde_yaml::Value) -> zagent_config::Value {
+    use serde_yaml::Value as Yaml;
+    match yaml {
+        Yaml::Null | Yaml::Tagged(_) => zagent_config::Value::Null,
+        Yaml::Bool(flag) => (*flag).into(),
+        Yaml::Number(number) => number.as_i64().unwrap_or_default().into(),
+        Yaml::String(text) => text.as_str().into(),
+        Yaml::Sequence(items) => items.iter().map(to_value).collect(),
+        Yaml::Mapping(map) => {
+            let pairs = map.iter().map(|(key, value)| (to_value(key), to_value(value)));
+            zagent_config::Map::from_iter(pairs).into()
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The files of this host: looks are lean, changes are noted for undo, safe and whole.
+//! The files of a machine, below `/` or another root: looks are lean, changes are noted for undo, safe and whole.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,20 +6,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
 use super::dir_sync::DirSync;
 use super::disk_write::reopen_for_attrs;
-use super::path_at::PathAt;
+use super::path_at::{self, PathAt};
 use super::stat::convert_stat;
 use super::xattr::{self, Xattr};
-use super::{FileKind, FileMeta, FileSystem, FsError, Stat, disk_read, flags};
+use super::{FileKind, FileMeta, FileSystem, FsError, FsRoot, Stat, disk_read, flags};
 use crate::undo::UndoJournal;
 
-/// The files of this host.
+/// The files of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
+    /// Where its paths begin.
+    pub root: FsRoot,
     pub journal: Option<Arc<UndoJournal>>,
     pub tag: Arc<str>,
     pub dir_sync: Arc<DirSync>,
@@ -30,6 +32,12 @@ impl Disk {
     #[must_use]
     pub fn new(journal: Option<Arc<UndoJournal>>) -> Self {
         Self { journal, ..Self::default() }
+    }
+
+    /// The files below a root; every change is noted in the journal first, if there is one.
+    #[must_use]
+    pub fn at_root(root: FsRoot, journal: Option<Arc<UndoJournal>>) -> Self {
+        Self { root, journal, ..Self::default() }
     }
 
     /// The same files, for one state: its changes are noted under its tag.
@@ -50,14 +58,14 @@ impl Disk {
 
 /// Opens the file or directory that a path leads to; none for what has no attributes. A device is not opened: that alone may
 /// set something off.
-fn open_for_attrs(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let entry = rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+fn open_for_attrs(root: &FsRoot, path: &Path) -> io::Result<Option<OwnedFd>> {
+    let entry = root.open_path(path, OFlags::PATH)?;
     let stat = convert_stat(&rustix::fs::fstat(&entry)?)?;
     reopen_for_attrs(&entry, &stat)
 }
 
-fn read_attrs(path: &Path) -> io::Result<Option<String>> {
-    let Some(file) = open_for_attrs(path)? else { return Ok(None) };
+fn read_attrs(root: &FsRoot, path: &Path) -> io::Result<Option<String>> {
+    let Some(file) = open_for_attrs(root, path)? else { return Ok(None) };
     match rustix::fs::ioctl_getflags(&file) {
         Ok(bits) => Ok(Some(flags::letters(bits))),
         Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
@@ -65,8 +73,8 @@ fn read_attrs(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-fn read_xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
-    match open_for_attrs(path)? {
+fn read_xattrs(root: &FsRoot, path: &Path) -> io::Result<Vec<Xattr>> {
+    match open_for_attrs(root, path)? {
         Some(file) => xattr::list(file.as_fd()),
         None => Ok(Vec::new()),
     }
@@ -75,44 +83,51 @@ fn read_xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
 impl FileSystem for Disk {
     #[allow(clippy::useless_conversion, reason = "the number is narrower on other architectures")]
     fn nlink(&self, path: &Path) -> Result<u64, FsError> {
-        let found = rustix::fs::lstat(path).map_err(|error| FsError::new("look at", path, error))?;
+        let found = self
+            .root
+            .stat(path, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| FsError::new("look at", path, error))?;
         Ok(found.st_nlink.into())
     }
 
     fn lstat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        disk_read::stat(path, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| FsError::new("look at", path, error))
+        disk_read::stat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| FsError::new("look at", path, error))
     }
 
     fn stat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        disk_read::stat(path, AtFlags::empty()).map_err(|error| FsError::new("look at", path, error))
+        disk_read::stat(&self.root, path, AtFlags::empty())
+            .map_err(|error| FsError::new("look at", path, error))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
-        disk_read::read(path).map_err(|error| FsError::new("read", path, error))
+        disk_read::read(&self.root, path).map_err(|error| FsError::new("read", path, error))
     }
 
     fn read_chunks(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
-        disk_read::read_chunks(path, take).map_err(|error| FsError::new("read", path, error))
+        disk_read::read_chunks(&self.root, path, take).map_err(|error| FsError::new("read", path, error))
     }
 
     fn compare(&self, path: &Path, content: &[u8]) -> Result<Option<(Stat, bool)>, FsError> {
-        disk_read::compare(path, content).map_err(|error| FsError::new("read", path, error))
+        disk_read::compare(&self.root, path, content).map_err(|error| FsError::new("read", path, error))
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, FsError> {
-        disk_read::read_link(path).map_err(|error| FsError::new("read link", path, error))
+        self.root.read_link(path).map_err(|error| FsError::new("read link", path, error))
     }
 
     fn resolve_for_change(&self, path: &Path) -> Result<PathBuf, FsError> {
-        PathAt::resolve_end(path).map_err(|error| FsError::new("follow", path, error))
+        PathAt::resolve_end(&self.root, path).map_err(|error| FsError::new("follow", path, error))
     }
 
     fn read_for_change(&self, path: &Path) -> Result<Vec<u8>, FsError> {
-        PathAt::open(path).and_then(|place| place.read()).map_err(|error| FsError::new("read", path, error))
+        PathAt::open(&self.root, path)
+            .and_then(|place| place.read())
+            .map_err(|error| FsError::new("read", path, error))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, FileKind)>, FsError> {
-        disk_read::read_dir(path).map_err(|error| FsError::new("list", path, error))
+        disk_read::read_dir(&self.root, path).map_err(|error| FsError::new("list", path, error))
     }
 
     fn write(&self, path: &Path, content: &[u8], meta: FileMeta) -> Result<(), FsError> {
@@ -164,7 +179,7 @@ impl FileSystem for Disk {
     }
 
     fn attrs(&self, path: &Path) -> Result<Option<String>, FsError> {
-        read_attrs(path).map_err(|error| FsError::new("read attributes of", path, error))
+        read_attrs(&self.root, path).map_err(|error| FsError::new("read attributes of", path, error))
     }
 
     fn set_attrs(&self, path: &Path, add: &str, remove: &str) -> Result<(), FsError> {
@@ -172,11 +187,16 @@ impl FileSystem for Disk {
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>, FsError> {
-        read_xattrs(path).map_err(|error| FsError::new("read extended attributes of", path, error))
+        read_xattrs(&self.root, path)
+            .map_err(|error| FsError::new("read extended attributes of", path, error))
     }
 
     fn set_xattrs(&self, path: &Path, xattrs: &[Xattr]) -> Result<(), FsError> {
         self.change_xattrs(path, xattrs)
             .map_err(|error| FsError::new("set extended attributes of", path, error))
+    }
+
+    fn reject_kernel_dir(&self, dir: &Path) -> io::Result<()> {
+        path_at::reject_kernel_dir(&self.root, dir)
     }
 }

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
 use super::stat::{convert_kind, convert_stat};
-use super::{FileKind, Stat};
+use super::{FileKind, FsRoot, Stat};
 
 /// Reading never waits for a pipe's other end and never takes a terminal.
 const READ_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
@@ -23,8 +23,8 @@ thread_local! {
 }
 
 /// What stands at a path; none when nothing does.
-pub fn stat(path: &Path, flags: AtFlags) -> io::Result<Option<Stat>> {
-    match rustix::fs::statat(CWD, path, flags) {
+pub fn stat(root: &FsRoot, path: &Path, flags: AtFlags) -> io::Result<Option<Stat>> {
+    match root.stat(path, flags) {
         Ok(stat) => Ok(Some(convert_stat(&stat)?)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(error) => Err(error.into()),
@@ -32,12 +32,14 @@ pub fn stat(path: &Path, flags: AtFlags) -> io::Result<Option<Stat>> {
 }
 
 /// What stands where a path leads, and whether it is a file with exactly this content.
-pub fn compare(path: &Path, content: &[u8]) -> io::Result<Option<(Stat, bool)>> {
-    let file = match rustix::fs::openat(CWD, path, READ_FLAGS, Mode::empty()) {
+pub fn compare(root: &FsRoot, path: &Path, content: &[u8]) -> io::Result<Option<(Stat, bool)>> {
+    let file = match root.open_path(path, READ_FLAGS) {
         Ok(file) => file,
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         // A socket or a device without a driver; neither has content to compare.
-        Err(Errno::NXIO | Errno::NODEV) => return Ok(stat(path, AtFlags::empty())?.map(|stat| (stat, false))),
+        Err(Errno::NXIO | Errno::NODEV) => {
+            return Ok(stat(root, path, AtFlags::empty())?.map(|stat| (stat, false)));
+        }
         Err(error) => return Err(error.into()),
     };
     let stat = convert_stat(&rustix::fs::fstat(&file)?)?;
@@ -62,13 +64,13 @@ fn has_content(file: &OwnedFd, content: &[u8]) -> io::Result<bool> {
 }
 
 /// The content of a file, links followed.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    read_all(&rustix::fs::openat(CWD, path, READ_FLAGS, Mode::empty())?)
+pub fn read(root: &FsRoot, path: &Path) -> io::Result<Vec<u8>> {
+    read_all(&root.open_path(path, READ_FLAGS)?)
 }
 
 /// The content of a file, a piece at a time.
-pub fn read_chunks(path: &Path, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-    let file = rustix::fs::openat(CWD, path, READ_FLAGS, Mode::empty())?;
+pub fn read_chunks(root: &FsRoot, path: &Path, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let file = root.open_path(path, READ_FLAGS)?;
     regular_file_size(&file)?;
     let mut piece = vec![0; CHUNK];
     loop {
@@ -107,16 +109,10 @@ pub fn read_all(file: &OwnedFd) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Where a link points.
-pub fn read_link(path: &Path) -> io::Result<PathBuf> {
-    let target = rustix::fs::readlinkat(CWD, path, Vec::new())?;
-    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
-}
-
 /// Names in a directory and what each is, sorted.
-pub fn read_dir(path: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
+pub fn read_dir(root: &FsRoot, path: &Path) -> io::Result<Vec<(OsString, FileKind)>> {
     let flags = READ_FLAGS | OFlags::DIRECTORY;
-    read_dir_entries(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
+    read_dir_entries(root.open_path(path, flags)?)
 }
 
 /// Names in an open directory and what each is, sorted.

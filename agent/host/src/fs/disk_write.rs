@@ -15,7 +15,7 @@ use super::stat::convert_stat;
 use super::tree_walk::{self, TreeEntry};
 use super::umask::umask;
 use super::xattr::{self, Xattr};
-use super::{FileKind, FileMeta, Stat, flags};
+use super::{FileKind, FileMeta, FsRoot, Stat, flags};
 use crate::undo;
 use crate::undo::{ChangeDraft, ExpectedEntry, FileChange, FileTimes, JournalOffset, TempName, capture};
 
@@ -74,7 +74,7 @@ impl Disk {
     }
 
     pub fn put_file(&self, path: &Path, content: &[u8], meta: FileMeta) -> io::Result<()> {
-        let place = PathAt::open(path)?;
+        let place = PathAt::open(&self.root, path)?;
         let old = stat_replaceable(&place)?;
         place.reject_kernel_fs()?;
         let kept = old.filter(|old| old.kind == FileKind::File);
@@ -107,7 +107,7 @@ impl Disk {
     }
 
     pub fn put_dir(&self, path: &Path, meta: FileMeta) -> io::Result<()> {
-        let place = PathAt::open(path)?;
+        let place = PathAt::open(&self.root, path)?;
         if place.stat()?.is_some() {
             return Err(Errno::EXIST.into());
         }
@@ -126,7 +126,7 @@ impl Disk {
     }
 
     pub fn put_link(&self, path: &Path, target: &Path, meta: FileMeta) -> io::Result<()> {
-        let place = PathAt::open(path)?;
+        let place = PathAt::open(&self.root, path)?;
         let old = stat_replaceable(&place)?;
         let name = atomic_write::temp_name()?;
         let after = || Ok(ExpectedEntry::Link { target: target.to_owned() });
@@ -139,9 +139,9 @@ impl Disk {
     }
 
     pub fn put_hard_link(&self, path: &Path, existing: &Path) -> io::Result<()> {
-        let existing = PathAt::open(existing)?;
+        let existing = PathAt::open(&self.root, existing)?;
         let source = existing.stat()?.ok_or(Errno::NOENT)?;
-        let place = PathAt::open(path)?;
+        let place = PathAt::open(&self.root, path)?;
         let old = stat_replaceable(&place)?;
         if source.kind == FileKind::Dir {
             return Err(Errno::PERM.into());
@@ -167,7 +167,7 @@ impl Disk {
         meta: FileMeta,
     ) -> io::Result<()> {
         let node = atomic_write::DeviceNode::new(kind, device)?;
-        let place = PathAt::open(path)?;
+        let place = PathAt::open(&self.root, path)?;
         if place.stat()?.is_some() {
             return Err(Errno::EXIST.into());
         }
@@ -179,9 +179,9 @@ impl Disk {
     }
 
     pub fn move_entry(&self, from_path: &Path, to_path: &Path) -> io::Result<()> {
-        let from = PathAt::open(from_path)?;
+        let from = PathAt::open(&self.root, from_path)?;
         let source = from.stat()?.ok_or(Errno::NOENT)?;
-        let to = PathAt::open(to_path)?;
+        let to = PathAt::open(&self.root, to_path)?;
         if from.name == "." {
             return Err(Errno::INVAL.into());
         }
@@ -216,7 +216,7 @@ impl Disk {
     }
 
     pub fn remove_entry(&self, path: &Path) -> io::Result<()> {
-        let place = PathAt::open(path)?;
+        let place = PathAt::open(&self.root, path)?;
         if place.name == "." {
             // It could only be emptied.
             return Err(Errno::INVAL.into());
@@ -247,7 +247,7 @@ impl Disk {
     }
 
     pub fn change_meta(&self, path: &Path, meta: FileMeta, follow: bool) -> io::Result<()> {
-        let (entry, stat, path) = open_entry(path, follow)?;
+        let (entry, stat, path) = open_entry(&self.root, path, follow)?;
         let before = undo::OwnerMode::from(&stat);
         let mode = meta.mode.filter(|_| stat.kind != FileKind::Link);
         let after = undo::OwnerMode {
@@ -264,7 +264,7 @@ impl Disk {
 
     pub fn change_times(&self, path: &Path, atime: i128, mtime: i128) -> io::Result<()> {
         let times = Timestamps { last_access: timespec(atime)?, last_modification: timespec(mtime)? };
-        let (entry, stat, path) = open_entry(path, true)?;
+        let (entry, stat, path) = open_entry(&self.root, path, true)?;
         self.note_change(&path, || FileChange::Times {
             before: FileTimes::from(&stat),
             after: FileTimes { atime, mtime },
@@ -274,7 +274,7 @@ impl Disk {
 
     pub fn change_attrs(&self, path: &Path, add: &str, remove: &str) -> io::Result<()> {
         let (add, remove) = (flags::bits(add)?, flags::bits(remove)?);
-        let (entry, stat, path) = open_entry(path, true)?;
+        let (entry, stat, path) = open_entry(&self.root, path, true)?;
         let Some(file) = reopen_for_attrs(&entry, &stat)? else { return Err(Errno::OPNOTSUPP.into()) };
         let now = rustix::fs::ioctl_getflags(&file)?;
         let wanted = (now | add) - remove;
@@ -287,7 +287,7 @@ impl Disk {
     }
 
     pub fn change_xattrs(&self, path: &Path, wanted: &[Xattr]) -> io::Result<()> {
-        let (entry, stat, path) = open_entry(path, true)?;
+        let (entry, stat, path) = open_entry(&self.root, path, true)?;
         let Some(file) = reopen_for_attrs(&entry, &stat)? else { return Err(Errno::OPNOTSUPP.into()) };
         let before = xattr::list(file.as_fd())?;
         if before == wanted {
@@ -305,8 +305,8 @@ fn portable_xattrs(place: &PathAt) -> io::Result<Vec<Xattr>> {
 }
 
 /// An entry, what it is and where it really stands.
-fn open_entry(path: &Path, follow: bool) -> io::Result<(OwnedFd, Stat, PathBuf)> {
-    let place = if follow { PathAt::open_following(path)? } else { PathAt::open(path)? };
+fn open_entry(root: &FsRoot, path: &Path, follow: bool) -> io::Result<(OwnedFd, Stat, PathBuf)> {
+    let place = if follow { PathAt::open_following(root, path)? } else { PathAt::open(root, path)? };
     let entry = place.open_entry()?;
     let stat = convert_stat(&rustix::fs::fstat(&entry)?)?;
     Ok((entry, stat, place.path()?))

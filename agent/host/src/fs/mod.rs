@@ -1,7 +1,9 @@
 //! The file system as states see it: looks that change nothing, and changes that are whole or not there at all.
 //!
-//! Law: states touch files only through [`FileSystem`]. A run gives them the disk (changes are noted for undo first), a dry
-//! run an overlay in memory, so that a later state sees what an earlier one would have done.
+//! Law: states change files through [`FileSystem`] (held by `tests/laws.rs`). A run gives them the disk, which notes
+//! changes for undo first; a dry run gives them an overlay in memory, so that a later state sees what an earlier one
+//! would have done. Paths are those of the machine: below another root than `/`
+//! ([`FsRoot`]) they are resolved inside it.
 
 pub mod atomic_write;
 pub mod cross_device;
@@ -12,6 +14,7 @@ pub mod disk_write;
 pub mod flags;
 pub mod overlay;
 pub mod path_at;
+pub mod root;
 pub mod stat;
 #[cfg(test)]
 pub mod tests;
@@ -24,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 pub use disk::Disk;
 pub use overlay::Overlay;
+pub use root::FsRoot;
 pub use umask::UmaskGuard;
 pub use xattr::Xattr;
 
@@ -257,6 +261,15 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// Fails when they cannot be read.
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>, FsError>;
+
+    /// Refuses a directory in which only the kernel makes entries; one that is not there refuses nothing.
+    ///
+    /// # Errors
+    /// Fails for such a directory.
+    fn reject_kernel_dir(&self, dir: &Path) -> io::Result<()> {
+        let _ = dir;
+        Ok(())
+    }
 
     /// Gives a file or directory exactly these extended attributes; labels of the security system that are not named stay.
     ///

@@ -2,7 +2,8 @@
 //!
 //! Law: the way to a directory is walked by descriptor, and a link on it is followed only when nobody but root or
 //! ourselves can have put it there. What is changed afterwards is changed relative to the descriptor, so that nobody
-//! who moves directories or plants links meanwhile makes us write elsewhere.
+//! who moves directories or plants links meanwhile makes us write elsewhere. Below another root than `/` nothing leads out
+//! of it.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -14,8 +15,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatFs};
 use rustix::io::Errno;
 
-use super::Stat;
 use super::stat::convert_stat;
+use super::{FsRoot, Stat};
 
 /// Links that one path may lead through, as in the kernel.
 pub const MAX_LINKS: usize = 40;
@@ -32,37 +33,39 @@ pub struct PathAt {
     pub name: OsString,
     /// The directory's path, when the way to it led through no link.
     plain: Option<PathBuf>,
+    root: FsRoot,
 }
 
 impl PathAt {
     /// Opens the directory that a path stands in. The last part of the path is not looked at.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(root: &FsRoot, path: &Path) -> io::Result<Self> {
         let (parent, name) = split_path(path);
-        let (dir, is_plain) = open_dir(parent)?;
-        Ok(Self { dir, name: name.to_owned(), plain: is_plain.then(|| parent.to_owned()) })
+        let (dir, is_plain) = open_dir(root, parent)?;
+        let plain = is_plain.then(|| parent.to_owned());
+        Ok(Self { dir, name: name.to_owned(), plain, root: root.clone() })
     }
 
     /// The same place with links at its end followed, each by the rule for links on the way.
-    pub fn open_following(path: &Path) -> io::Result<Self> {
-        let mut place = Self::open(path)?;
+    pub fn open_following(root: &FsRoot, path: &Path) -> io::Result<Self> {
+        let mut place = Self::open(root, path)?;
         for _ in 0..MAX_LINKS {
             let Some(link) = place.open_entry().and_then(|entry| OpenLink::read(&place.dir, entry))? else {
                 return Ok(place);
             };
             let target = link.target()?;
             let (parent, name) = split_path(&target);
-            let dir = walk_dirs(Some(place.dir.as_fd()), parent)?;
-            place = Self { dir, name: name.to_owned(), plain: None };
+            let dir = walk_dirs(root, Some(place.dir.as_fd()), parent)?;
+            place = Self { dir, name: name.to_owned(), plain: None, root: root.clone() };
         }
         Err(Errno::LOOP.into())
     }
 
     /// Where the links at the end of a path lead, each followed by the rule for links on the way; the path itself when there
     /// are none. What they lead to, and its directory, may be missing.
-    pub fn resolve_end(path: &Path) -> io::Result<PathBuf> {
+    pub fn resolve_end(root: &FsRoot, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..=MAX_LINKS {
-            let found = Self::open(&path).and_then(|place| Ok((place.open_entry()?, place)));
+            let found = Self::open(root, &path).and_then(|place| Ok((place.open_entry()?, place)));
             let (entry, place) = match found {
                 Ok(found) => found,
                 Err(error) if is_missing(&error) => return Ok(path),
@@ -88,10 +91,7 @@ impl PathAt {
     pub fn path(&self) -> io::Result<PathBuf> {
         let mut path = match &self.plain {
             Some(path) => path.clone(),
-            None => {
-                let real = rustix::fs::readlinkat(CWD, fd_path(self.dir.as_fd()), Vec::new())?;
-                PathBuf::from(OsString::from_vec(real.into_bytes()))
-            }
+            None => self.root.machine_path(self.dir.as_fd())?,
         };
         if self.name != "." {
             path.push(&self.name);
@@ -142,8 +142,12 @@ fn check_not_kernel(found: &StatFs) -> io::Result<()> {
 }
 
 /// The same refusal for the path of a directory; one that is not there refuses nothing.
-pub fn reject_kernel_dir(dir: &Path) -> io::Result<()> {
-    rustix::fs::statfs(dir).map_or(Ok(()), |found| check_not_kernel(&found))
+pub fn reject_kernel_dir(root: &FsRoot, dir: &Path) -> io::Result<()> {
+    let found = match root.is_host() {
+        true => rustix::fs::statfs(dir),
+        false => root.open_path(dir, OFlags::PATH).and_then(rustix::fs::fstatfs),
+    };
+    found.map_or(Ok(()), |found| check_not_kernel(&found))
 }
 
 /// The directory part and the name of a path; a path that ends in no name (`/`, `..`) is `.` in itself.
@@ -155,27 +159,34 @@ pub fn split_path(path: &Path) -> (&Path, &OsStr) {
 }
 
 /// Opens a directory for walking, and says whether its path is the plain one: without links and ways back.
-fn open_dir(path: &Path) -> io::Result<(OwnedFd, bool)> {
+fn open_dir(root: &FsRoot, path: &Path) -> io::Result<(OwnedFd, bool)> {
     if !path.is_absolute() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
     }
     // Most paths lead through no link at all, and the kernel can say so in one call.
-    match rustix::fs::openat2(CWD, path, WALK_FLAGS, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+    match root.open_resolved(path, WALK_FLAGS, ResolveFlags::NO_SYMLINKS) {
         Ok(dir) => Ok((dir, !path.components().any(|part| part == Component::ParentDir))),
         Err(Errno::NOENT) => Err(Errno::NOENT.into()),
-        Err(_) => walk_dirs(None, path).map(|dir| (dir, false)),
+        Err(_) => walk_dirs(root, None, path).map(|dir| (dir, false)),
     }
 }
 
-fn walk_dirs(from: Option<BorrowedFd<'_>>, path: &Path) -> io::Result<OwnedFd> {
-    let root = || rustix::fs::openat(CWD, "/", WALK_FLAGS, Mode::empty());
+fn walk_dirs(root: &FsRoot, from: Option<BorrowedFd<'_>>, path: &Path) -> io::Result<OwnedFd> {
+    let top = || match root.dir() {
+        None => Ok(rustix::fs::openat(CWD, "/", WALK_FLAGS, Mode::empty())?),
+        Some(root) => root.try_clone_to_owned(),
+    };
     let mut dir = match from {
         Some(from) if !path.is_absolute() => from.try_clone_to_owned()?,
-        _ => root()?,
+        _ => top()?,
     };
     let mut left: VecDeque<OsString> = path_components(path).collect();
     let mut links = 0;
     while let Some(name) = left.pop_front() {
+        if name == ".." && !root.is_host() {
+            dir = parent_in_root(root, &dir)?;
+            continue;
+        }
         match rustix::fs::openat(&dir, &name, WALK_FLAGS, Mode::empty()) {
             Ok(next) => dir = next,
             Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -188,7 +199,7 @@ fn walk_dirs(from: Option<BorrowedFd<'_>>, path: &Path) -> io::Result<OwnedFd> {
                 let Some(link) = OpenLink::read(&dir, entry)? else { return Err(Errno::NOTDIR.into()) };
                 let target = link.target()?;
                 if target.is_absolute() {
-                    dir = root()?;
+                    dir = top()?;
                 }
                 for name in path_components(&target).collect::<Vec<_>>().into_iter().rev() {
                     left.push_front(name);
@@ -198,6 +209,14 @@ fn walk_dirs(from: Option<BorrowedFd<'_>>, path: &Path) -> io::Result<OwnedFd> {
         }
     }
     Ok(dir)
+}
+
+/// The directory above another one; the root is above itself.
+fn parent_in_root(root: &FsRoot, dir: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut path = root.machine_path(dir.as_fd())?;
+    path.pop();
+    // The path is that of a directory that was walked to, so that a link on it was planted since.
+    Ok(root.open_resolved(&path, WALK_FLAGS, ResolveFlags::NO_SYMLINKS)?)
 }
 
 /// The parts of a path that are walked; the root is not one of them.

@@ -3,7 +3,8 @@
 use zagent_config::FunctionError;
 
 use super::{
-    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,
+    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db,
+    listed_files, owner_from_output, to_strings,
 };
 use crate::{Machine, Tools};
 
@@ -66,6 +67,18 @@ impl PkgProvider for Apk {
     fn needs_refresh(&self, machine: &Machine) -> bool {
         let has = |dir: &str| machine.list_dir(dir).iter().any(|n| n.starts_with("APKINDEX"));
         !has("/var/cache/apk") && !has("/etc/apk/cache")
+    }
+
+    fn os_family(&self) -> &'static str {
+        "Alpine"
+    }
+
+    fn file_owner(&self, machine: &Machine, path: &str) -> Result<String, FunctionError> {
+        Ok(owner_from_output(&Tools::new(machine).run_query("apk", &["info", "-q", "--who-owns", path])?))
+    }
+
+    fn package_files(&self, machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
+        Ok(listed_files(&Tools::new(machine).run_query("apk", &["info", "-q", "-L", name])?))
     }
 }
 

@@ -1,12 +1,13 @@
 //! apt and dpkg: Debian, Ubuntu and their kin.
 //!
-//! Law: changed configuration files stay unless that is asked for, and nobody is asked anything.
+//! Law: modified configuration files are kept unless the state says otherwise, and apt never prompts.
 
 use zagent_config::FunctionError;
 use zagent_config::pkg_version::VersionScheme;
 
 use super::{
-    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,
+    AvailablePkg, AvailablePkgs, FileVersionCommand, PkgAction, PkgActionOptions, PkgChange, PkgDb,
+    PkgProvider, db, dpkg, to_strings,
 };
 use crate::{Machine, Tools};
 
@@ -111,6 +112,37 @@ impl PkgProvider for Apt {
         fix.extend(conffile_options(false));
         fix.extend(to_strings(&["-f", "install"]));
         vec![to_strings(&["dpkg", "--force-confold", "--force-confdef", "--configure", "-a"]), fix]
+    }
+
+    fn os_family(&self) -> &'static str {
+        "Debian"
+    }
+
+    fn download_cache_dir(&self) -> Option<&'static str> {
+        Some("/var/cache/apt/archives")
+    }
+
+    fn file_owner(&self, machine: &Machine, path: &str) -> Result<String, FunctionError> {
+        dpkg::file_owner(machine, path)
+    }
+
+    fn package_files(&self, machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
+        dpkg::package_files(machine, name)
+    }
+
+    fn providing_package(&self, tools: &Tools<'_>, name: &str) -> Result<Option<String>, FunctionError> {
+        dpkg::providing_package(tools, name)
+    }
+
+    fn file_version_command(&self, tools: &Tools<'_>) -> Option<FileVersionCommand> {
+        tools.which("dpkg-deb")?;
+        Some(|path| to_strings(&["dpkg-deb", "-f", path, "Version"]))
+    }
+
+    fn verify_command(&self, names: &[String], _: &[String]) -> Option<Vec<String>> {
+        let mut line = to_strings(&["dpkg", "--verify"]);
+        line.extend(names.iter().cloned());
+        Some(line)
     }
 }
 

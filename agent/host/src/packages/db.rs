@@ -116,7 +116,7 @@ impl PkgDbStamp {
     /// The stamp of the files of a database.
     pub fn read(machine: &Machine, files: &[&str]) -> Self {
         let of = |file: &&str| {
-            let meta = std::fs::metadata(machine.path(file)).ok()?;
+            let meta = machine.metadata(file).ok()?;
             Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()))
         };
         Self(files.iter().map(of).collect())

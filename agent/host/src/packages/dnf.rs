@@ -3,8 +3,8 @@
 use zagent_config::FunctionError;
 
 use super::{
-    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgGroups, PkgProvider, db,
-    to_strings,
+    AvailablePkg, AvailablePkgs, FileVersionCommand, PkgAction, PkgActionOptions, PkgChange, PkgDb,
+    PkgGroups, PkgProvider, db, rpm, to_strings,
 };
 use crate::{Machine, Tools};
 
@@ -93,6 +93,30 @@ impl PkgProvider for Dnf {
             return Err(FunctionError::failed(format!("Group '{name}' not found")));
         }
         Ok(MEMBER_HEADINGS.into_iter().map(|(_, k)| (k, group.get(k).cloned().unwrap_or_default())).collect())
+    }
+
+    fn os_family(&self) -> &'static str {
+        "RedHat"
+    }
+
+    fn file_owner(&self, machine: &Machine, path: &str) -> Result<String, FunctionError> {
+        rpm::file_owner(machine, path)
+    }
+
+    fn package_files(&self, machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
+        rpm::package_files(machine, name)
+    }
+
+    fn providing_package(&self, tools: &Tools<'_>, name: &str) -> Result<Option<String>, FunctionError> {
+        rpm::providing_package(tools, name)
+    }
+
+    fn file_version_command(&self, _: &Tools<'_>) -> Option<FileVersionCommand> {
+        Some(rpm::file_version_command)
+    }
+
+    fn verify_command(&self, names: &[String], options: &[String]) -> Option<Vec<String>> {
+        Some(rpm::verify_command(names, options))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::Machine;
 pub fn find_lock_holder<'f>(machine: &Machine, files: &[&'f str]) -> Option<(&'f str, String)> {
     let locks = machine.read("/proc/locks").ok().flatten()?;
     files.iter().find_map(|file| {
-        let inode = std::fs::metadata(machine.path(file)).ok()?.ino();
+        let inode = machine.metadata(file).ok()?.ino();
         let pid = parse_lock_pid(&locks, inode)?;
         let program = machine.read(&format!("/proc/{pid}/comm")).ok().flatten();
         let program = program.as_deref().map_or("a program that is out of sight", str::trim);

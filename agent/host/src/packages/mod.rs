@@ -1,15 +1,17 @@
 //! Packages of the host: a package manager in, what is there, what can be had and what an act would do out.
 //!
-//! Law: one kind of question, one answer, whoever the package manager is. What a manager says is read by pure functions;
-//! what it is told is made by pure functions. Nobody is ever asked a question by a package manager.
+//! Law: one kind of question has one answer, whatever the package manager. Pure functions read its output and make its
+//! arguments. A package manager never prompts.
 
 pub mod action;
 pub mod apk;
 pub mod apt;
 pub mod db;
 pub mod dnf;
+mod dpkg;
 pub mod lock_holder;
 pub mod pacman;
+mod rpm;
 pub mod runner;
 pub mod version;
 pub mod zypper;
@@ -101,6 +103,52 @@ pub trait PkgProvider: Sync {
         false
     }
 
+    /// Salt's `os_family` of the hosts whose repositories it reads; empty when nobody manages those.
+    fn os_family(&self) -> &'static str {
+        ""
+    }
+
+    /// Where it keeps package files that were only downloaded; nothing when it cannot only download.
+    fn download_cache_dir(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// True when a package is installed again only as the version that is named, and as the newest otherwise.
+    fn reinstall_needs_version(&self) -> bool {
+        false
+    }
+
+    /// The name of the package that brought a file along; empty when none did.
+    fn file_owner(&self, machine: &Machine, path: &str) -> Result<String, FunctionError> {
+        let _ = (machine, path);
+        Ok(String::new())
+    }
+
+    /// The files of a package; nothing when it is not installed.
+    fn package_files(&self, machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
+        let _ = (machine, name);
+        Ok(None)
+    }
+
+    /// An installed package that provides a name.
+    fn providing_package(&self, tools: &Tools<'_>, name: &str) -> Result<Option<String>, FunctionError> {
+        let _ = (tools, name);
+        Ok(None)
+    }
+
+    /// Makes the command line whose last word is the version in a package file; nothing when only its name can be known.
+    fn file_version_command(&self, tools: &Tools<'_>) -> Option<FileVersionCommand> {
+        let _ = tools;
+        None
+    }
+
+    /// The command line that compares files with what packages brought, all packages when none is named; nothing when this
+    /// manager cannot.
+    fn verify_command(&self, names: &[String], options: &[String]) -> Option<Vec<String>> {
+        let _ = (names, options);
+        None
+    }
+
     /// What has to be mended before anything else can be done; empty when nothing has.
     fn find_broken(&self, machine: &Machine, db: &PkgDb) -> Vec<String> {
         let _ = (machine, db);
@@ -112,6 +160,9 @@ pub trait PkgProvider: Sync {
         Vec::new()
     }
 }
+
+/// The path of a package file in, a command line out.
+pub type FileVersionCommand = fn(&str) -> Vec<String>;
 
 /// What can be had of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,7 +231,7 @@ pub fn select_provider(machine: &Machine, asked: Option<&str>) -> Result<Selecte
         };
     }
     let mut found = PROVIDERS.to_vec();
-    found.retain(|p| p.database_files().iter().any(|w| machine.path(w).exists()));
+    found.retain(|p| p.database_files().iter().any(|w| machine.exists(w)));
     // A host may have the tools of other families: dpkg on Fedora, dnf on openSUSE.
     let kin = parse_os_ids(&machine.read("/etc/os-release")?.unwrap_or_default());
     found.sort_by_key(|p| !p.os_ids().iter().any(|k| kin.iter().any(|name| name == k)));
@@ -201,9 +252,31 @@ fn parse_os_ids(release: &str) -> Vec<String> {
     values.flat_map(|v| v.trim_matches(['"', '\'']).split_whitespace()).map(str::to_owned).collect()
 }
 
+/// Runs a command line of a package manager that only looks.
+///
+/// # Errors
+/// Fails when it cannot be started or was ended; a program that fails is an answer.
+pub fn run_query_line(tools: &Tools<'_>, line: &[String]) -> Result<CommandOutput, FunctionError> {
+    let (program, args) = line.split_first().ok_or_else(|| FunctionError::failed("there is no command"))?;
+    tools.run_query(program, args)
+}
+
 /// Texts of a list.
 fn to_strings(list: &[&str]) -> Vec<String> {
     list.iter().map(|w| (*w).to_owned()).collect()
+}
+
+/// The package in the first line of what a manager said; empty when it knows of none.
+fn owner_from_output(output: &CommandOutput) -> String {
+    let first = output.stdout.lines().next().unwrap_or_default().trim();
+    if output.is_success() { first.to_owned() } else { String::new() }
+}
+
+/// The files that a manager listed, one per line; nothing when it knows of no such package.
+fn listed_files(output: &CommandOutput) -> Option<Vec<String>> {
+    let path = |l: &str| if l.starts_with('/') { l.to_owned() } else { format!("/{l}") };
+    let files = output.stdout.lines().filter(|l| !l.is_empty()).map(path).collect();
+    output.is_success().then_some(files)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use zagent_config::FunctionError;
 
 use super::{
-    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,
+    AvailablePkg, AvailablePkgs, FileVersionCommand, PkgAction, PkgActionOptions, PkgChange, PkgDb,
+    PkgProvider, db, listed_files, owner_from_output, to_strings,
 };
 use crate::{Machine, Tools};
 
@@ -78,6 +79,19 @@ impl PkgProvider for Pacman {
 
     fn needs_refresh(&self, machine: &Machine) -> bool {
         !machine.list_dir("/var/lib/pacman/sync").iter().any(|n| n.ends_with(".db"))
+    }
+
+    fn file_owner(&self, machine: &Machine, path: &str) -> Result<String, FunctionError> {
+        Ok(owner_from_output(&Tools::new(machine).run_query("pacman", &["-Qqo", path])?))
+    }
+
+    fn package_files(&self, machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
+        Ok(listed_files(&Tools::new(machine).run_query("pacman", &["-Qql", name])?))
+    }
+
+    fn file_version_command(&self, _: &Tools<'_>) -> Option<FileVersionCommand> {
+        // It tells the name first.
+        Some(|path| to_strings(&["pacman", "-Qp", "--", path]))
     }
 }
 

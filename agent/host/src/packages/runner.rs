@@ -1,7 +1,9 @@
 //! A package manager told to act: waits for its lock, mends what was left half-way, keeps what it says short.
 //!
-//! Law: nobody is asked anything, and who changes packages is let finish when the run is stopped. A failure is told in the
-//! manager's own few words, not in its whole output.
+//! Law: a package manager never prompts, and one that changes packages may finish when the run is stopped. A failure is
+//! reported with the few lines that matter, not the whole output.
+
+#![expect(clippy::disallowed_methods, reason = "waits for the lock of the package manager until a deadline")]
 
 use std::time::{Duration, Instant};
 

@@ -37,7 +37,7 @@ fn dpkg_tells_what_is_whole_held_left_and_broken() {
     assert_eq!(db.packages["old"].removed_version.as_deref(), Some("1.0"));
     assert!(db.packages["kept"].is_purge_desired && !db.packages["gone"].is_purge_desired);
     let root = tempfile::tempdir().unwrap();
-    let machine = Machine::at(root.path());
+    let machine = Machine::at_root(root.path()).unwrap();
     assert_eq!(provider("apt").find_broken(&machine, &db), ["half (half-installed)", "laid (unpacked)"]);
     assert_eq!(db.without_native_arch("vim:amd64"), "vim");
     assert_eq!(db.without_native_arch("libc6:i386"), "libc6:i386");
@@ -48,7 +48,7 @@ fn a_journal_that_dpkg_left_means_it_was_interrupted() {
     let root = tempfile::tempdir().unwrap();
     let updates = root.path().join("var/lib/dpkg/updates");
     std::fs::create_dir_all(&updates).unwrap();
-    let machine = Machine::at(root.path());
+    let machine = Machine::at_root(root.path()).unwrap();
     assert!(provider("apt").find_broken(&machine, &PkgDb::default()).is_empty());
     std::fs::write(updates.join("tmp.i"), "").unwrap();
     assert!(provider("apt").find_broken(&machine, &PkgDb::default()).is_empty());
@@ -245,7 +245,7 @@ fn only_names_are_told_and_only_what_is_named_may_lose_its_hold() {
 #[test]
 fn a_provider_is_found_by_its_database_and_by_name() {
     let root = tempfile::tempdir().unwrap();
-    let machine = Machine::at(root.path());
+    let machine = Machine::at_root(root.path()).unwrap();
     let name = |asked| select_provider(&machine, asked).map(|c| c.provider.name()).map_err(|e| e.message());
     assert!(name(None).is_err());
     std::fs::create_dir_all(root.path().join("var/lib/pacman/local")).unwrap();
@@ -257,7 +257,7 @@ fn a_provider_is_found_by_its_database_and_by_name() {
 #[test]
 fn what_the_system_calls_its_own_is_preferred() {
     let root = tempfile::tempdir().unwrap();
-    let machine = Machine::at(root.path());
+    let machine = Machine::at_root(root.path()).unwrap();
     let write = |path: &str, text: &str| {
         let full = root.path().join(path);
         std::fs::create_dir_all(full.parent().unwrap()).unwrap();

@@ -2,7 +2,10 @@
 
 use zagent_config::FunctionError;
 
-use super::{AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, dnf, to_strings};
+use super::{
+    AvailablePkgs, FileVersionCommand, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, dnf,
+    rpm, to_strings,
+};
 use crate::{CommandOutput, Machine, Tools};
 
 pub struct Zypper;
@@ -75,6 +78,35 @@ impl PkgProvider for Zypper {
         line.extend(names.iter().cloned());
         // It ends with 104 when it knows none of them.
         Ok(parse_search(&tools.run_query("zypper", &line)?.stdout, self))
+    }
+
+    fn os_family(&self) -> &'static str {
+        "Suse"
+    }
+
+    fn reinstall_needs_version(&self) -> bool {
+        // It takes `--force` for a wish of the newest.
+        true
+    }
+
+    fn file_owner(&self, machine: &Machine, path: &str) -> Result<String, FunctionError> {
+        rpm::file_owner(machine, path)
+    }
+
+    fn package_files(&self, machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
+        rpm::package_files(machine, name)
+    }
+
+    fn providing_package(&self, tools: &Tools<'_>, name: &str) -> Result<Option<String>, FunctionError> {
+        rpm::providing_package(tools, name)
+    }
+
+    fn file_version_command(&self, _: &Tools<'_>) -> Option<FileVersionCommand> {
+        Some(rpm::file_version_command)
+    }
+
+    fn verify_command(&self, names: &[String], options: &[String]) -> Option<Vec<String>> {
+        Some(rpm::verify_command(names, options))
     }
 }
 

@@ -240,7 +240,7 @@ pub fn has_process_matching(machine: &Machine, text: &str) -> bool {
     machine.list_dir("/proc").into_iter().filter(|n| *n != own && n.bytes().all(|b| b.is_ascii_digit())).any(
         |pid| {
             // A process that has ended meanwhile has no command line.
-            let line = std::fs::read(machine.path(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+            let line = machine.read_bytes(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&line).replace('\0', " ").contains(text)
         },
     )

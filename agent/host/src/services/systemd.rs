@@ -108,6 +108,9 @@ impl<'a> Systemd<'a> {
 
     /// True when a process of ours runs in the unit, and would be ended with it.
     fn contains_agent(&self, unit: &str) -> bool {
+        if !self.tools.machine.is_this_host() {
+            return false;
+        }
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         groups.lines().any(|l| l.rsplit('/').next() == Some(unit))
     }

@@ -49,7 +49,7 @@ fn write(dir: &std::path::Path, path: &str, text: &str) {
 #[test]
 fn a_drop_in_that_systemd_has_not_read_is_noticed() {
     let root = tempfile::tempdir().unwrap();
-    let machine = Machine::at(root.path());
+    let machine = Machine::at_root(root.path()).unwrap();
     let is_new = |name: &str, read: &str| unit_files::has_unread_dropin(&machine, name, read);
     assert!(!is_new("web", ""));
     write(root.path(), "etc/systemd/system/web.service.d/empty.conf", "");
@@ -71,7 +71,7 @@ fn services_of_other_managers() {
     write(dir.path(), "etc/init.d/idle", "#!/sbin/openrc-run\n");
     write(dir.path(), "etc/runlevels/default/nginx", "");
     write(dir.path(), "etc/rc3.d/S01idle", "");
-    let machine = Machine::at(dir.path());
+    let machine = Machine::at_root(dir.path()).unwrap();
     let boot = |provider: &str, name: &str| {
         select_provider(Tools::new(&machine), Some(provider)).unwrap().boot_state(name).unwrap()
     };
@@ -87,7 +87,7 @@ fn services_of_other_managers() {
 #[test]
 fn who_manages_the_services() {
     let root = tempfile::tempdir().unwrap();
-    let machine = Machine::at(root.path());
+    let machine = Machine::at_root(root.path()).unwrap();
     write(root.path(), "usr/bin/systemctl", "");
     assert_eq!(detect_init_system(&machine), InitSystem::Systemd);
     // systemd may be there and not run: process 1 has the last word.

@@ -2,9 +2,6 @@
 //!
 //! Law: only files are read, so that it works in a root where nothing runs.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
 use crate::Machine;
 
 /// Where unit files lie; the first wins.
@@ -46,7 +43,7 @@ pub fn template_name(unit: &str) -> Option<String> {
 
 /// True when systemd is process 1.
 pub fn is_booted(machine: &Machine) -> bool {
-    machine.is_this_host() && path_exists(machine, "/run/systemd/system")
+    machine.is_this_host() && machine.exists("/run/systemd/system")
 }
 
 /// True when process 1 is a program named `init`: systemd goes by its own name.
@@ -63,7 +60,7 @@ pub fn unit_paths(name: &str) -> impl Iterator<Item = String> {
 
 /// True when there is a unit file.
 pub fn has_unit(machine: &Machine, name: &str) -> bool {
-    !name.contains('/') && unit_paths(name).any(|path| path_exists(machine, &path))
+    !name.contains('/') && unit_paths(name).any(|path| machine.exists(path))
 }
 
 /// True when a directory of drop-ins holds one that systemd has not read, by the paths of those it has. It does not say so
@@ -78,9 +75,9 @@ pub fn has_unread_dropin(machine: &Machine, name: &str, read: &str) -> bool {
         UNIT_DIRS.iter().take(2).flat_map(|dir| owners.iter().map(move |owner| format!("{dir}/{owner}.d")));
     dirs.into_iter().any(|dir| {
         let is_new = |part: &String| {
-            let path = machine.path(&format!("{dir}/{part}"));
+            let path = format!("{dir}/{part}");
             // An empty one, or a link to nowhere, only hides others.
-            let says = fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
+            let says = machine.metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
             part.ends_with(".conf") && says && !read.contains(&part.as_str())
         };
         machine.list_dir(&dir).iter().any(is_new)
@@ -92,8 +89,7 @@ pub fn has_init_script(machine: &Machine, name: &str) -> bool {
     if name.contains('/') {
         return false;
     }
-    let path = machine.path(&format!("/etc/init.d/{name}"));
-    fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    machine.is_program(format!("/etc/init.d/{name}"))
 }
 
 /// True when a unit is wanted by another or has another name, as only enabled ones are.
@@ -102,7 +98,7 @@ pub fn is_unit_enabled(machine: &Machine, name: &str) -> bool {
     UNIT_DIRS.iter().take(2).any(|dir| {
         machine.list_dir(dir).iter().any(|sub| {
             let wants = sub.ends_with(".wants") || sub.ends_with(".requires");
-            (wants && fs::symlink_metadata(machine.path(&format!("{dir}/{sub}/{unit}"))).is_ok())
+            (wants && machine.symlink_metadata(format!("{dir}/{sub}/{unit}")).is_ok())
                 || (*sub != unit && is_alias_link(machine, &format!("{dir}/{sub}"), &unit))
         })
     })
@@ -136,10 +132,6 @@ pub fn list_init_scripts(machine: &Machine) -> Vec<String> {
     const NONE: [&str; 5] = ["README", "functions", "rc", "rcS", "skeleton"];
     let names = machine.list_dir("/etc/init.d").into_iter();
     names.filter(|n| !NONE.contains(&n.as_str()) && has_init_script(machine, n)).collect()
-}
-
-fn path_exists(machine: &Machine, path: &str) -> bool {
-    fs::metadata(machine.path(path)).is_ok()
 }
 
 fn is_alias_link(machine: &Machine, path: &str, unit: &str) -> bool {

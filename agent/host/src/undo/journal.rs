@@ -1,7 +1,9 @@
 //! Records in, a durable file out: the journal of the run that is under way.
 //!
-//! Law: what [`UndoJournal::commit`] was called for is on the disk when it returns. Many workers wait for one sync: whoever
-//! comes first syncs for all that have written by then, so that a run of a thousand files does not wait a thousand times.
+//! Law: when [`UndoJournal::commit`] returns, its records are on disk. Many workers wait for one sync: the first one
+//! syncs for all that have written by then, so that a run of a thousand files does not wait a thousand times.
+
+#![expect(clippy::disallowed_methods, reason = "a journal is named by the time at which it begins")]
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

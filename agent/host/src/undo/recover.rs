@@ -16,18 +16,19 @@ use super::journal_reader::{JournalReader, run_names};
 use super::record::{ChangeNote, JournalRecord};
 use crate::fs::atomic_write::is_temp_name;
 use crate::fs::path_at::PathAt;
-use crate::fs::{FileKind, FsError};
+use crate::fs::{FileKind, FsError, FsRoot};
 
-/// Removes what runs that were killed left behind half-made, and ends their journals. Gives the paths that it removed.
+/// Removes what runs that were killed left behind half-made below a root, and ends their journals. Gives the paths that it
+/// removed.
 /// No run may be under way.
 ///
 /// # Errors
 /// Fails when the journals cannot be listed or ended. A leftover that cannot be removed is not an error: its journal stays
 /// open, so that the next call tries again.
-pub fn recover(root: &Path) -> Result<Vec<PathBuf>, FsError> {
+pub fn recover(root: &FsRoot, undo_dir: &Path) -> Result<Vec<PathBuf>, FsError> {
     let mut removed = Vec::new();
-    for run in run_names(root)? {
-        let dir = root.join(&run);
+    for run in run_names(undo_dir)? {
+        let dir = undo_dir.join(&run);
         if is_ended(&dir.join(JOURNAL_FILE)) {
             continue;
         }
@@ -43,7 +44,7 @@ pub fn recover(root: &Path) -> Result<Vec<PathBuf>, FsError> {
         let mut is_clear = true;
         for record in notes.records() {
             let JournalRecord::Note(note) = record else { continue };
-            match remove_leftover(note) {
+            match remove_leftover(root, note) {
                 Ok(Some(path)) => removed.push(path),
                 Ok(None) => {}
                 Err(error) => {
@@ -79,10 +80,10 @@ fn is_ended(path: &Path) -> bool {
     look().unwrap_or(false)
 }
 
-fn remove_leftover(note: &ChangeNote) -> io::Result<Option<PathBuf>> {
+fn remove_leftover(root: &FsRoot, note: &ChangeNote) -> io::Result<Option<PathBuf>> {
     let Some(temp) = note.temp.as_ref().filter(|temp| is_temp_name(&temp.name)) else { return Ok(None) };
     let path = note.path.with_file_name(&temp.name);
-    let place = match PathAt::open(&path) {
+    let place = match PathAt::open(root, &path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
-use crate::fs::{Disk, FileKind, FileMeta, FileSystem};
+use crate::fs::{Disk, FileKind, FileMeta, FileSystem, FsRoot};
 
 const MANY: usize = 300 * 1024;
 
@@ -341,11 +341,11 @@ fn leftovers_of_a_killed_run_are_removed_and_nothing_else() {
     std::fs::create_dir(&temps[2]).unwrap();
     let other = temps[0].with_file_name(".zagent-00112233445566778899aabb.new");
     std::fs::write(&other, b"of somebody else").unwrap();
-    assert_eq!(recover(&yard.undo()).unwrap(), [temps[0].clone(), temps[2].clone()]);
+    assert_eq!(recover(&FsRoot::default(), &yard.undo()).unwrap(), [temps[0].clone(), temps[2].clone()]);
     assert!(!temps[0].exists() && temps[1].exists() && !temps[2].exists() && other.exists());
     assert!(yard.notes("a").is_finished());
     std::fs::write(&temps[0], b"again").unwrap();
-    assert_eq!(recover(&yard.undo()).unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(recover(&FsRoot::default(), &yard.undo()).unwrap(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_journal_that_was_cut_off_can_be_ended_and_reverted() {
     let len = std::fs::metadata(&path).unwrap().len();
     OpenOptions::new().append(true).open(&path).unwrap().write_all_at(&[9; 40], len).unwrap();
     assert!(!yard.notes("a").is_finished());
-    recover(&yard.undo()).unwrap();
+    recover(&FsRoot::default(), &yard.undo()).unwrap();
     assert!(yard.notes("a").is_finished());
     assert_success(&yard.revert("a", "b", &RevertOptions::default()));
     assert_eq!(yard.picture(), before);

@@ -159,8 +159,12 @@ fn the_own_answers_are_the_programs() {
         for path in ["empty", "full", "dir", "link", "dangling", "none", "full/below"] {
             let line = format!("test {operator} {}", at(path));
             let own = builtin_test::parse(&line, None).unwrap().evaluate(&zagent_host::fs::Disk::default());
-            let program =
-                CommandOptions::default().command(vec!["/bin/sh".into(), "-c".into(), line.clone()]).unwrap();
+            let program = CommandOptions::default()
+                .command(
+                    &zagent_host::Machine::this_host(),
+                    vec!["/bin/sh".into(), "-c".into(), line.clone()],
+                )
+                .unwrap();
             assert_eq!(own, zagent_host::exec::run(&program).unwrap().success(), "{line}");
             asked += 1;
         }

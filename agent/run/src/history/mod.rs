@@ -6,6 +6,8 @@
 //! ## Why not write to the store directly
 //! Opening sled costs more than a whole run without changes, and ten threads.
 
+#![expect(clippy::disallowed_methods, reason = "owns the files of the history and waits for its lock")]
+
 pub mod error;
 pub mod record;
 pub mod spool;

@@ -4,15 +4,18 @@
 //! Law: compiling is a function of its inputs, so a plan is reused only when all inputs (files, grains,
 //! calls) are the same. Decrypted data is never cached. An unreadable cached plan is ignored.
 
+#![expect(clippy::disallowed_methods, reason = "owns the files of the plan cache")]
+
 pub mod trace;
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use zagent_compiler::{CompileInputs, CompileTarget, Plan};
 use zagent_config::Value;
+use zagent_config::atomic_file::AtomicFile;
 use zagent_config::value::binary::ValueReader;
 
 pub use trace::CompileTrace;
@@ -101,15 +104,9 @@ pub fn save(
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     prune(dir)?;
     let path = key.plan_path(dir);
-    let temp = path.with_extension(format!("{}~", std::process::id()));
-    let mut file =
-        std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
-    let write = |file: &mut std::fs::File, bytes: &[u8]| io::Write::write_all(file, bytes);
-    write(&mut file, MAGIC)?;
-    write(&mut file, blake3::hash(&body).as_bytes())?;
-    write(&mut file, &body)?;
+    let checksum = blake3::hash(&body);
     // No sync: a torn file fails its checksum and is compiled again.
-    std::fs::rename(&temp, &path)
+    AtomicFile::cached(0o600).write(&path, &[MAGIC, checksum.as_bytes(), &body].concat())
 }
 
 /// Makes room: the oldest go first.

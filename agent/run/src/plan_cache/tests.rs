@@ -37,12 +37,15 @@ impl Place {
         let mut facts = Map::new();
         facts.insert("id", "web1");
         facts.insert("colour", self.colour);
-        let host: Arc<dyn TemplateHost> =
-            Arc::new(LiveHost::new(Arc::new(RecordedFacts::new(facts)), LiveHostSettings::new("web1")));
+        let host: Arc<dyn TemplateHost> = Arc::new(LiveHost::new(
+            Arc::new(RecordedFacts::new(facts)),
+            LiveHostSettings::new("web1", zagent_host::Machine::this_host()),
+        ));
         CompileInputs {
             states: Arc::new(DirFiles::base(self.dir.path().join("states"))),
             pillar: Arc::new(DirFiles::base(self.dir.path().join("pillar"))),
             host,
+            schema: zagent_states::schema(),
             options: Arc::new(CompileOptions { id: "web1".into(), ..CompileOptions::default() }),
         }
     }

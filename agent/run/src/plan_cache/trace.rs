@@ -47,6 +47,7 @@ impl CompileTrace {
             states: files(&inputs.states, TreeSide::States),
             pillar: files(&inputs.pillar, TreeSide::Pillar),
             host: Arc::new(TracedHost { inner: Arc::clone(&inputs.host), trace: Arc::clone(&trace) }),
+            schema: inputs.schema,
             options: Arc::clone(&inputs.options),
         };
         (traced, trace)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zagent_compiler::{Chunk, Compat, name_text};
-use zagent_config::{Map, Value};
+use zagent_config::{Map, Value, mask};
 
 use super::{FinishedState, HaltReason, Runner};
 use crate::converge::ConvergeResult;
@@ -157,26 +157,12 @@ impl Runner<'_, '_> {
 
 /// `no_log`: what a state says stays with it.
 fn mask_outcome(outcome: &mut StateOutcome) {
-    const STARS: &str = "**********";
-    fn mask_value(value: &Value) -> Value {
-        match value {
-            Value::Map(map) => map
-                .iter()
-                .fold(Map::new(), |mut all, (k, v)| {
-                    all.insert(k.clone(), mask_value(v));
-                    all
-                })
-                .into(),
-            Value::List(items) => items.iter().map(mask_value).collect(),
-            _ => STARS.into(),
-        }
-    }
-    outcome.name = STARS.into();
-    outcome.comment = STARS.into();
+    outcome.name = mask::NO_LOG_TEXT.into();
+    outcome.comment = mask::NO_LOG_TEXT.into();
     outcome.diff = String::new();
     outcome.details = Map::new();
     outcome.about = None;
-    if let Value::Map(changes) = mask_value(&std::mem::take(&mut outcome.changes).into()) {
+    if let Value::Map(changes) = mask::hide_content(&std::mem::take(&mut outcome.changes).into()) {
         outcome.changes = Arc::unwrap_or_clone(changes);
     }
 }

@@ -3,6 +3,8 @@
 //! Law: one thread decides (queue, requisites, locks) and does what takes microseconds itself; what may take longer goes to
 //! workers, of whom there are never more than jobs. Whatever happens, what runs is awaited and every state gets its outcome.
 
+#![expect(clippy::disallowed_methods, reason = "the run has a deadline, and every state a start")]
+
 pub mod dispatch;
 pub mod finish;
 pub mod pool;
@@ -28,6 +30,7 @@ use super::state_locks::StateLocks;
 use super::{RunMode, StateOutcome};
 use crate::RunProgress;
 use zagent_host::CancelToken;
+use zagent_host::Machine;
 use zagent_host::fs::FileSystem;
 use zagent_host::undo::UndoJournal;
 use zagent_states::{Effects, RenderTemplate, RunShared, StateCtx};
@@ -66,7 +69,9 @@ pub struct RunnerSettings {
 pub struct RunCtx<'a> {
     /// What to run.
     pub plan: &'a Plan,
-    /// The files of the host.
+    /// The machine that the states work on.
+    pub machine: &'a Machine,
+    /// Its files.
     pub run_fs: &'a dyn RunFs,
     /// The state trees.
     pub files: &'a dyn FileTree,
@@ -127,6 +132,7 @@ fn state_ctx<'s>(
     StateCtx {
         tag,
         journal: run_ctx.run_fs.journal(),
+        machine: run_ctx.machine,
         fs,
         files: run_ctx.files,
         host: run_ctx.host,

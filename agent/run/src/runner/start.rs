@@ -148,7 +148,7 @@ impl<'p> Runner<'_, 'p> {
         let Chunk { state, fun, .. } = chunk;
         let function = (Arc::clone(state), Arc::clone(fun));
         let table = self.tables.entry(function).or_insert_with(|| {
-            let function = schema::function(state, fun).filter(|f| !f.takes_any());
+            let function = zagent_states::schema().function(state, fun).filter(|f| !f.takes_any());
             function.map(schema::ParamTable::new)
         });
         let table = table.as_ref()?;

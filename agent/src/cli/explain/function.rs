@@ -8,13 +8,13 @@ use zagent_config::suggest;
 
 use super::Explanation;
 use crate::output::Paint;
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 
 /// Wrap lines at this column.
 const WIDTH: usize = 96;
 
 /// Explains a module, a function, `FUNCTION:PARAMETER` or a common keyword; `None` when the name is unknown.
-pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanation, CliError>> {
+pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanation, AgentError>> {
     if let Some((function, name)) = what.split_once(':') {
         find_function(function)?;
         return Some(explain_parameter(function, name, paint));
@@ -22,7 +22,7 @@ pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanatio
     if what.contains('.') {
         return find_function(what).map(|found| Ok(explain_function(what, found, paint)));
     }
-    if let Some(found) = schema::module(what) {
+    if let Some(found) = zagent_states::schema().module(what) {
         return Some(Ok(explain_module(found, paint)));
     }
     let keyword = schema::keyword(what)?;
@@ -31,7 +31,7 @@ pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanatio
 }
 
 /// Explains a parameter of a function, or a keyword common to all states.
-pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<Explanation, CliError> {
+pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<Explanation, AgentError> {
     let found = find_function(what).ok_or_else(|| unknown_name(what))?;
     let explanation = found.describe();
     let own = explanation.as_ref().and_then(|d| d.parameter(name));
@@ -47,24 +47,25 @@ pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<
     }
     let near = found.nearest_parameter(name).map(|near| format!("did you mean `{what}:{near}`?"));
     let message = format!("`{what}` has no parameter `{name}`");
-    Err(CliError::usage_hint(
+    Err(AgentError::usage_hint(
         message,
         near.unwrap_or_else(|| format!("list the parameters with `zagent explain {what}`")),
     ))
 }
 
 /// Error for an unknown name.
-pub(super) fn unknown_name(what: &str) -> CliError {
+pub(super) fn unknown_name(what: &str) -> AgentError {
     let keywords = || schema::sorted_keywords().iter().map(|p| p.name);
     let name = what.split(':').next().unwrap_or(what);
     let near = match name.split_once('.') {
-        Some((module, name)) => match schema::module(module) {
+        Some((module, name)) => match zagent_states::schema().module(module) {
             Some(found) => found.nearest_function(name).map(|n| format!("{module}.{n}")),
-            None => schema::nearest_module(module).map(|m| format!("{m}.{name}")),
+            None => zagent_states::schema().nearest_module(module).map(|m| format!("{m}.{name}")),
         },
-        None => {
-            schema::nearest_module(name).or_else(|| suggest::nearest(name, keywords())).map(str::to_owned)
-        }
+        None => zagent_states::schema()
+            .nearest_module(name)
+            .or_else(|| suggest::nearest(name, keywords()))
+            .map(str::to_owned),
     };
     let hint = near.map_or_else(
         || {
@@ -73,21 +74,24 @@ pub(super) fn unknown_name(what: &str) -> CliError {
         },
         |near| format!("did you mean `{near}`?"),
     );
-    CliError::usage_hint(format!("no code or state function `{what}`"), hint)
+    AgentError::usage_hint(format!("no code or state function `{what}`"), hint)
 }
 
 fn find_function(what: &str) -> Option<StateFunction> {
     let (module, name) = what.split_once('.')?;
-    schema::function(module, name)
+    zagent_states::schema().function(module, name)
 }
 
 /// Lists the functions of a module with their descriptions, where available.
-fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
+fn explain_module(found: &schema::ModuleSchema, paint: Paint) -> Explanation {
     let explanation: Vec<(&str, Option<FunctionDoc>)> =
         found.functions().map(|f| (f.name, f.describe())).collect();
     let count = format!("{} state functions", explanation.len());
-    let mut text =
-        format!("{}: {}\n", paint.bold(found.name), schema::module_purpose(found.name).unwrap_or(&count));
+    let mut text = format!(
+        "{}: {}\n",
+        paint.bold(found.name),
+        zagent_states::schema().module_purpose(found.name).unwrap_or(&count)
+    );
     let width =
         explanation.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + found.name.len() + 1;
     for (name, description) in &explanation {
@@ -102,7 +106,7 @@ fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
         .filter_map(|(name, d)| Some(((*name).to_owned(), d.as_ref()?.summary.into())))
         .collect();
     let data = object!({
-        "module": found.name, "purpose": schema::module_purpose(found.name), "functions": functions, "summaries": summaries,
+        "module": found.name, "purpose": zagent_states::schema().module_purpose(found.name), "functions": functions, "summaries": summaries,
     });
     Explanation { text, data }
 }

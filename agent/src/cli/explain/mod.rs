@@ -10,10 +10,11 @@ use zagent_config::codes::{self, Code};
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Value, suggest};
 
-use super::compile_job::{CompileJob, TreeArgs};
+use super::tree_args::TreeArgs;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::compile_job::CompileJob;
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Explain a diagnostic code, a state function, a state or a pillar key
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,7 @@ impl ExplainArgs {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let explanation = match self.what.as_deref() {
             None => explain_codes(ui.paint),
             Some(what) => match &self.parameter {
@@ -63,7 +64,7 @@ impl ExplainArgs {
         Ok(ExitStatus::Success)
     }
 
-    fn explain(&self, what: &str, ui: &mut Ui<'_>) -> Result<Explanation, CliError> {
+    fn explain(&self, what: &str, ui: &mut Ui<'_>) -> Result<Explanation, AgentError> {
         if let Some(code) = Code::find(what) {
             let data = object!({"code": code.id, "title": code.title, "explanation": code.explanation});
             return Ok(Explanation { text: code.explanation.to_owned(), data });
@@ -73,7 +74,7 @@ impl ExplainArgs {
             let near =
                 suggest::nearest(&what.to_ascii_uppercase(), ids).map(|id| format!("did you mean `{id}`? "));
             let hint = format!("{}list all codes with `zagent explain`", near.unwrap_or_default());
-            return Err(CliError::usage_hint(format!("unknown code `{what}`"), hint));
+            return Err(AgentError::usage_hint(format!("unknown code `{what}`"), hint));
         }
         if let Some(key) = what.strip_prefix("pillar:") {
             return explain_pillar(&self.tree.job()?, key);
@@ -106,16 +107,16 @@ fn explain_codes(paint: Paint) -> Explanation {
     Explanation { text, data }
 }
 
-fn unknown_state(plan: &Plan, what: &str) -> CliError {
+fn unknown_state(plan: &Plan, what: &str) -> AgentError {
     let near = suggest::nearest(what, plan.chunks.iter().map(|c| &*c.id));
     let hint = near.map_or_else(
         || "list all states with `zagent show lowstate`".to_owned(),
         |id| format!("did you mean `{id}`?"),
     );
-    CliError::usage_hint(format!("no state of this node has the ID or name `{what}`"), hint)
+    AgentError::usage_hint(format!("no state of this node has the ID or name `{what}`"), hint)
 }
 
-fn explain_pillar(job: &CompileJob, key: &str) -> Result<Explanation, CliError> {
+fn explain_pillar(job: &CompileJob, key: &str) -> Result<Explanation, AgentError> {
     let pillar = job.compiler.pillar()?;
     let Some(value) = traverse(&pillar, key, DEFAULT_DELIMITER) else {
         let names: Vec<String> =
@@ -123,7 +124,7 @@ fn explain_pillar(job: &CompileJob, key: &str) -> Result<Explanation, CliError> 
         let near = suggest::nearest(key, names.iter().map(String::as_str))
             .map(|n| format!("did you mean `pillar:{n}`?"));
         let message = format!("the pillar of `{}` has no `{key}`", job.node);
-        return Err(CliError::usage_hint(
+        return Err(AgentError::usage_hint(
             message,
             near.unwrap_or_else(|| "print the whole pillar with `zagent show pillar`".into()),
         ));

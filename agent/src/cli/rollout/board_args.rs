@@ -14,7 +14,7 @@ use crate::cli::common_args::CommonArgs;
 use crate::cli::settings;
 use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::current_user;
 
 /// How an error names the node keys, and a rollout store that is not configured: no board is involved then.
@@ -63,7 +63,7 @@ impl BoardArgs {
     }
 
     /// Settings, overridden by the flags.
-    pub(in crate::cli) fn settings(&self) -> Result<Settings, CliError> {
+    pub(in crate::cli) fn settings(&self) -> Result<Settings, AgentError> {
         let mut settings = settings::load(self.common.config.as_deref())?;
         if let Some(url) = &self.url {
             settings.rollout.url = Some(url.clone());
@@ -93,7 +93,7 @@ impl BoardArgs {
 }
 
 /// Opens the rollout records.
-pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Records>, CliError> {
+pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Records>, AgentError> {
     let on_board = settings.rollout.url.as_deref() == Some("board");
     if on_board {
         require_board(settings)?;
@@ -102,36 +102,36 @@ pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Record
     if !on_board && resolve::rollout_repository(settings).is_none() && require_board(settings).is_err() {
         return Err(no_rollout_url());
     }
-    Ok(Box::new(BoardRecords::open(settings).map_err(to_cli_error)?))
+    Ok(Box::new(BoardRecords::open(settings).map_err(to_agent_error)?))
 }
 
 /// Opens the node reports.
-pub(in crate::cli) fn open_reports(settings: &Settings) -> Result<Box<dyn Reports>, CliError> {
+pub(in crate::cli) fn open_reports(settings: &Settings) -> Result<Box<dyn Reports>, AgentError> {
     Ok(Box::new(open_board_reports(settings)?))
 }
 
 /// Opens the node reports, including refused ones.
-pub(in crate::cli) fn open_board_reports(settings: &Settings) -> Result<BoardReports, CliError> {
+pub(in crate::cli) fn open_board_reports(settings: &Settings) -> Result<BoardReports, AgentError> {
     require_board(settings)?;
-    BoardReports::open(settings).map_err(to_cli_error)?.ok_or_else(no_board)
+    BoardReports::open(settings).map_err(to_agent_error)?.ok_or_else(no_board)
 }
 
 /// Fails when the settings have no board.
-fn require_board(settings: &Settings) -> Result<(), CliError> {
+fn require_board(settings: &Settings) -> Result<(), AgentError> {
     match (settings.board.kind, &settings.board.url) {
         (BoardKind::None, _) | (BoardKind::Git | BoardKind::Nats, None) => Err(no_board()),
         (BoardKind::Sled, _) | (_, Some(_)) => Ok(()),
     }
 }
 
-fn no_rollout_url() -> CliError {
+fn no_rollout_url() -> AgentError {
     let hint = "set `rollout.url` or `source.remotes` in /etc/zagent/zagent.yaml, or use --url URL";
-    CliError::usage_hint("no rollout repository is configured on this host", hint)
+    AgentError::usage_hint("no rollout repository is configured on this host", hint)
 }
 
-fn no_board() -> CliError {
+fn no_board() -> AgentError {
     let hint = "set `board.kind` and `board.url` in /etc/zagent/zagent.yaml, or use --board git:URL";
-    CliError::usage_hint("no board is configured on this host, so the state of the nodes is unknown", hint)
+    AgentError::usage_hint("no board is configured on this host, so the state of the nodes is unknown", hint)
 }
 
 /// ID of the driver: a person or a job on a host, and its process.
@@ -153,14 +153,14 @@ fn is_denied(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// Turns a board error into an error with a hint.
-pub(in crate::cli) fn to_cli_error(error: BoardError) -> CliError {
+pub(in crate::cli) fn to_agent_error(error: BoardError) -> AgentError {
     if let Some(here) = local_error(&error) {
         let exit = if is_denied(here) { ExitStatus::Permission } else { ExitStatus::Failed };
         let hint = "run it as a user that can write to the `root:` directory of the configuration".to_owned();
-        return CliError::Refusal { exit, message: error_chain(here), hint: Some(hint) };
+        return AgentError::Refusal { exit, message: error_chain(here), hint: Some(hint) };
     }
     let message = error_chain(&error);
-    let refusal = |exit, hint: &str| CliError::Refusal { exit, message, hint: Some(hint.to_owned()) };
+    let refusal = |exit, hint: &str| AgentError::Refusal { exit, message, hint: Some(hint.to_owned()) };
     match error {
         BoardError::Conflict { .. } => {
             refusal(ExitStatus::Locked, "check the rollouts and try again: zagent rollout list")
@@ -203,10 +203,12 @@ mod tests {
         let merged = zagent_config::settings::MergedConfig::new(vec![fragment], [], &[]);
         let mut reports = open_board_reports(&merged.into_settings(Some("laptop")).unwrap()).unwrap();
         let error = reports.latest_reports(zagent_rollout::record::Component::Agent).unwrap_err();
-        let CliError::Refusal { hint: Some(hint), .. } = to_cli_error(error) else { panic!("a way out") };
+        let AgentError::Refusal { hint: Some(hint), .. } = to_agent_error(error) else { panic!("a way out") };
         assert!(hint.contains("`board.allowed_nodes`"), "{hint}");
         let said_no = BoardError::Refused { board: "https://x".into(), message: "403".into() };
-        let CliError::Refusal { hint: Some(hint), .. } = to_cli_error(said_no) else { panic!("a way out") };
+        let AgentError::Refusal { hint: Some(hint), .. } = to_agent_error(said_no) else {
+            panic!("a way out")
+        };
         assert!(hint.contains("`board.credentials`"), "{hint}");
     }
 
@@ -222,7 +224,9 @@ mod tests {
             let message = "cannot store the objects from https://x".to_owned();
             let error = SourceError { remote: "https://x".into(), kind, retry_after: None, message, source };
             let error = BoardError::Unreachable { board: "https://x".into(), source: Box::new(error) };
-            let CliError::Refusal { exit, message, .. } = to_cli_error(error) else { panic!("a way out") };
+            let AgentError::Refusal { exit, message, .. } = to_agent_error(error) else {
+                panic!("a way out")
+            };
             assert_eq!(
                 (exit, message.starts_with("cannot reach")),
                 (code, kind != SourceErrorKind::Local),

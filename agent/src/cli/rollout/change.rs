@@ -13,7 +13,7 @@ use zagent_rollout::records::Records;
 use super::board_args::{self, BoardArgs};
 use crate::cli::pause::clean_reason;
 use crate::output::{OutputFormat, Ui, one_line};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::current_user;
 
 /// Maximum attempts when others write at the same time.
@@ -50,7 +50,7 @@ impl RolloutChangeArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, word: RolloutAction, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, word: RolloutAction, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let mut records = board_args::open_records(&settings)?;
         let why = match clean_reason(self.reason.as_deref()) {
@@ -69,7 +69,7 @@ pub(super) fn apply_action(
     id: &RolloutId,
     word: RolloutAction,
     why: &str,
-) -> Result<RolloutRecord, CliError> {
+) -> Result<RolloutRecord, AgentError> {
     for _ in 0..MAX_ATTEMPTS {
         let held = super::load_record(records, id)?;
         let now = Timestamp::now();
@@ -90,16 +90,16 @@ pub(super) fn apply_action(
             Ok(_) => return Ok(next),
             // The next read shows whether it was written.
             Err(BoardError::Conflict { .. } | BoardError::Unknown { .. }) => {}
-            Err(error) => return Err(board_args::to_cli_error(error)),
+            Err(error) => return Err(board_args::to_agent_error(error)),
         }
     }
     let message = format!("others keep writing `{id}`: it was not changed");
-    Err(CliError::locked(message, "try again"))
+    Err(AgentError::locked(message, "try again"))
 }
 
-fn refused_error(id: &RolloutId, refused: &driver_logic::ControlRefused) -> CliError {
+fn refused_error(id: &RolloutId, refused: &driver_logic::ControlRefused) -> AgentError {
     let hint = Some(format!("`zagent rollout status {id}` shows it"));
-    CliError::Refusal { exit: ExitStatus::Failed, message: zagent_config::error_chain(refused), hint }
+    AgentError::Refusal { exit: ExitStatus::Failed, message: zagent_config::error_chain(refused), hint }
 }
 
 fn action_text(record: &RolloutRecord, word: RolloutAction) -> String {

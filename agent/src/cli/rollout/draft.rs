@@ -14,7 +14,7 @@ use zagent_rollout::record::{Artifact, Canary, Component, RolloutMode, RolloutPr
 use zagent_rollout::{BatchSize, Span};
 
 use super::{record_text, resolve};
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 use zagent_daemon::operator::current_user;
 
 /// What a rollout is made from.
@@ -136,7 +136,7 @@ struct DraftFile {
 
 impl DraftArgs {
     /// Builds the draft; a missing ID is made from `day`.
-    pub(super) fn draft(&self, settings: &Settings, day: &str) -> Result<RolloutDraft, CliError> {
+    pub(super) fn draft(&self, settings: &Settings, day: &str) -> Result<RolloutDraft, AgentError> {
         let file: DraftFile = self.from.as_deref().map(read_yaml).transpose()?.unwrap_or_default();
         let part = self.component.map(|part| match part {
             ComponentArg::Agent => Component::Agent,
@@ -144,7 +144,7 @@ impl DraftArgs {
         });
         let missing = |key: &str| {
             let hint = format!("set `{key}:` in the file, or use --{key}");
-            CliError::usage_hint(format!("the rollout has no `{key}`"), hint)
+            AgentError::usage_hint(format!("the rollout has no `{key}`"), hint)
         };
         let component = part.or(file.component).ok_or_else(|| missing("component"))?;
         let to = self.to.clone().or(file.to).ok_or_else(|| missing("to"))?;
@@ -198,18 +198,21 @@ impl DraftArgs {
 }
 
 /// Generates an ID: component, version and day.
-fn default_id(component: Component, to: &str, day: &str) -> Result<RolloutId, CliError> {
+fn default_id(component: Component, to: &str, day: &str) -> Result<RolloutId, AgentError> {
     let to = record_text::short_version(component, to);
     let text = format!("{}-{to}-{day}", component.name());
     text.parse().map_err(|error| {
-        CliError::usage_hint(format!("cannot make a rollout ID from `{to}`: {error}"), "set an ID with --id")
+        AgentError::usage_hint(
+            format!("cannot make a rollout ID from `{to}`: {error}"),
+            "set an ID with --id",
+        )
     })
 }
 
-fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, CliError> {
+fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, AgentError> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| AgentError::usage(format!("cannot read `{shown}`: {e}")))?;
     serde_yaml::from_str(&text)
-        .map_err(|e| CliError::usage(format!("`{shown}` is not a valid rollout file: {e}")))
+        .map_err(|e| AgentError::usage(format!("`{shown}` is not a valid rollout file: {e}")))
 }

@@ -3,6 +3,7 @@
 //! Law: a driver always leaves the record so that another driver can continue; a stop signal ends the driver,
 //! never the rollout.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use serde_json::json as object;
 use zagent_config::ids::RolloutId;
 use zagent_rollout::board::BoardError;
 use zagent_rollout::driver::{DriveError, DriveOutcome, RolloutDriver, WriteFailureOutcome};
-use zagent_rollout::driver_logic::{HEARTBEAT, is_live};
+use zagent_rollout::driver_logic::is_live;
 use zagent_rollout::record::{self, RolloutRecord, RolloutStatus};
 
 use super::board_args::{self, BoardArgs};
@@ -19,16 +20,13 @@ use super::progress::{self, RolloutProgress};
 use super::{load_record, record_text};
 use crate::output::{OutputFormat, Ui, one_line};
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::drive_loop::{DriveEvent, DriveLoop, DrivePolicy, DriveReporter};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::CancelToken;
 use zagent_run::SignalWatcher;
 
-/// Backoff while a board does not answer: initial and maximum.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// Poll interval of a rollout, and the addition per node: the cost of a poll for the board grows with the
-/// nodes.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-const POLL_PER_NODE: Duration = Duration::from_millis(10);
+/// Poll interval of a rollout, and the addition per node.
+const POLL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(10));
 /// Driver ID for single steps, so that the next job continues where the last one ended.
 const STEP_DRIVER_ID: &str = "step";
 
@@ -71,27 +69,25 @@ impl RolloutDriveArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let (mut records, mut reports) =
             (board_args::open_records(&settings)?, board_args::open_reports(&settings)?);
         let me = self.name.clone().unwrap_or_else(|| board_args::driver_id(&settings));
         let driver = RolloutDriver { id: me, records: records.as_mut(), reports: reports.as_mut() };
-        let mut drive_loop = CliDriveLoop { driver, format: self.format() };
+        let mut drive = ForegroundDrive { driver, format: self.format() };
         let ids = match &self.id {
             Some(id) => {
-                drive_loop.ensure_may_drive(id, self.adopt)?;
+                drive.ensure_may_drive(id, self.adopt)?;
                 vec![id.clone()]
             }
-            None => {
-                drive_loop.driver.adoptable_rollouts(Timestamp::now()).map_err(board_args::to_cli_error)?
-            }
+            None => drive.driver.adoptable_rollouts(Timestamp::now()).map_err(board_args::to_agent_error)?,
         };
         if ids.is_empty() {
             self.place.print("nothing to drive: every rollout is over or has a driver\n", &object!([]), ui);
             return Ok(ExitStatus::Success);
         }
-        let (records, exit) = drive_loop.run_until_done(ids, ui)?;
+        let (records, exit) = drive.run_until_done(ids, ui)?;
         let texts: Vec<String> = records.iter().map(|record| format!("{}\n", end_summary(record))).collect();
         self.place.print(&texts.concat(), &records, ui);
         Ok(exit)
@@ -103,14 +99,14 @@ impl RolloutStepArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let (mut records, mut reports) =
             (board_args::open_records(&settings)?, board_args::open_reports(&settings)?);
         let (records, reports) = (records.as_mut(), reports.as_mut());
         let mut driver = RolloutDriver { id: self.name.clone(), records, reports };
         let now = Timestamp::now();
-        match driver.drive_once(&self.id, now).map_err(to_cli_error)? {
+        match driver.drive_once(&self.id, now).map_err(to_agent_error)? {
             DriveOutcome::Finished(record) => {
                 let data = object!({"over": true, "notes": [], "wait_seconds": null, "record": record});
                 self.place.print(&format!("{}\n", end_summary(&record)), &data, ui);
@@ -139,32 +135,90 @@ impl RolloutStepArgs {
 }
 
 /// A driver that runs until its rollouts are over.
-pub(super) struct CliDriveLoop<'a> {
+pub(super) struct ForegroundDrive<'a> {
     /// The driver.
     pub(super) driver: RolloutDriver<'a>,
     /// Output format.
     pub(super) format: OutputFormat,
 }
 
-/// A rollout with this driver.
-struct CliDrivenRollout {
-    id: RolloutId,
-    live: RolloutProgress,
-    last: Option<RolloutRecord>,
-    /// Backoff after the board did not answer.
-    backoff: Duration,
+/// Prints what happens to rollouts, and collects how they ended.
+struct DrivePrinter<'p, 'u> {
+    ui: &'p mut Ui<'u>,
+    live: BTreeMap<RolloutId, RolloutProgress>,
+    last: BTreeMap<RolloutId, RolloutRecord>,
+    done: Vec<RolloutRecord>,
+    worst: ExitStatus,
+    /// Errors of the rollouts that cannot be driven.
+    errors: Vec<AgentError>,
+    /// True when there is only one rollout: its error is that of the command.
+    is_alone: bool,
 }
 
-/// Result of one step.
-enum CliDriveStep {
-    Wait(Duration),
-    Finished,
-    SteppedAside(String),
+impl DriveReporter for DrivePrinter<'_, '_> {
+    fn report(&mut self, id: &RolloutId, event: DriveEvent<'_>, now: Timestamp) {
+        match event {
+            DriveEvent::Continues { record, .. } => self.show_record(id, record, now),
+            DriveEvent::Retrying(error, wait) => {
+                let words = format!("{}; retrying in {}s", one_line(&error_chain(error)), wait.as_secs());
+                self.print_message(id, &words);
+            }
+            DriveEvent::Finished(record) => {
+                self.show_record(id, record, now);
+                self.finish(id);
+            }
+            DriveEvent::SteppedAside(driver) => {
+                self.print_message(id, &format!("{driver} took over {id}: stopped driving it"));
+                self.worst = worse_exit(self.worst, ExitStatus::Locked);
+                self.finish(id);
+            }
+            DriveEvent::Failed(error) => {
+                let error = to_agent_error(error);
+                // An error in one rollout must not leave the others without a driver.
+                if !self.is_alone {
+                    let words = format!("stopped driving {id}: {}", error.summary());
+                    self.print_message(id, &one_line(&words));
+                }
+                self.worst = worse_exit(self.worst, error.exit());
+                self.errors.push(error);
+                self.finish(id);
+            }
+        }
+    }
+
+    fn wait(&mut self, duration: Duration, cancel: &CancelToken) {
+        progress::wait_redrawing(duration, self.live.values(), cancel);
+    }
 }
 
-impl CliDriveLoop<'_> {
+impl DrivePrinter<'_, '_> {
+    fn show_record(&mut self, id: &RolloutId, record: &RolloutRecord, now: Timestamp) {
+        if let Some(live) = self.live.get_mut(id) {
+            live.show_record(record, now, self.ui);
+        }
+        self.last.insert(id.clone(), record.clone());
+    }
+
+    fn print_message(&mut self, id: &RolloutId, words: &str) {
+        if let Some(live) = self.live.get(id) {
+            live.print_message(words, self.ui);
+        }
+    }
+
+    /// The rollout is not driven any more.
+    fn finish(&mut self, id: &RolloutId) {
+        if let Some(live) = self.live.remove(id) {
+            live.finish();
+        }
+        let last = self.last.remove(id);
+        self.worst = worse_exit(self.worst, last.as_ref().map_or(ExitStatus::Success, exit_status));
+        self.done.extend(last);
+    }
+}
+
+impl ForegroundDrive<'_> {
     /// Checks that this driver may drive the rollout, and takes over on request.
-    fn ensure_may_drive(&mut self, id: &RolloutId, adopt: bool) -> Result<(), CliError> {
+    fn ensure_may_drive(&mut self, id: &RolloutId, adopt: bool) -> Result<(), AgentError> {
         loop {
             let found = load_record(self.driver.records, id)?;
             let now = Timestamp::now();
@@ -178,7 +232,7 @@ impl CliDriveLoop<'_> {
             if !adopt {
                 let message = format!("`{id}` is driven by {}", other.id);
                 let hint = format!("follow it with `zagent rollout watch {id}`, or take over with `--adopt`");
-                return Err(CliError::locked(message, hint));
+                return Err(AgentError::locked(message, hint));
             }
             let note = format!("{} takes over from {}", self.driver.id, other.id);
             let mut next = found.value.clone();
@@ -187,7 +241,7 @@ impl CliDriveLoop<'_> {
             match self.driver.records.put(&next, Some(&found.token), &note, true) {
                 Ok(_) => return Ok(()),
                 Err(BoardError::Conflict { .. } | BoardError::Unknown { .. }) => {}
-                Err(error) => return Err(board_args::to_cli_error(error)),
+                Err(error) => return Err(board_args::to_agent_error(error)),
             }
         }
     }
@@ -197,110 +251,37 @@ impl CliDriveLoop<'_> {
         &mut self,
         ids: Vec<RolloutId>,
         ui: &mut Ui<'_>,
-    ) -> Result<(Vec<RolloutRecord>, ExitStatus), CliError> {
+    ) -> Result<(Vec<RolloutRecord>, ExitStatus), AgentError> {
         let cancel = Arc::new(CancelToken::new());
         let _signals = SignalWatcher::watch(&cancel);
-        let named = ids.len() > 1;
-        let is_alone = !named;
-        let driven = |id| CliDrivenRollout {
-            id,
-            live: RolloutProgress::new(self.format, named, ui),
-            last: None,
-            backoff: BACKOFF.0,
+        let is_alone = ids.len() <= 1;
+        let live = |id: &RolloutId| (id.clone(), RolloutProgress::new(self.format, !is_alone, ui));
+        let mut printer = DrivePrinter {
+            live: ids.iter().map(live).collect(),
+            ui,
+            last: BTreeMap::new(),
+            done: Vec::new(),
+            worst: ExitStatus::Success,
+            errors: Vec::new(),
+            is_alone,
         };
-        let mut all_driven: Vec<CliDrivenRollout> = ids.into_iter().map(driven).collect();
-        let (mut done, mut worst) = (Vec::new(), ExitStatus::Success);
-        while !all_driven.is_empty() {
-            let mut wait = HEARTBEAT;
-            let mut left = Vec::new();
-            for mut driven in all_driven {
-                match self.drive_step(&mut driven, ui) {
-                    Ok(CliDriveStep::Wait(time)) => {
-                        wait = wait.min(time);
-                        left.push(driven);
-                        continue;
-                    }
-                    Err(cli_error) if is_alone => {
-                        driven.live.finish();
-                        return Err(cli_error);
-                    }
-                    // An error in one rollout must not leave the others without a driver.
-                    Err(cli_error) => {
-                        let words = format!("stopped driving {}: {}", driven.id, cli_error.summary());
-                        driven.live.print_message(&one_line(&words), ui);
-                        worst = worse_exit(worst, cli_error.exit());
-                    }
-                    Ok(CliDriveStep::Finished) => {}
-                    Ok(CliDriveStep::SteppedAside(driver)) => {
-                        let words = format!("{driver} took over {}: stopped driving it", driven.id);
-                        driven.live.print_message(&words, ui);
-                        worst = worse_exit(worst, ExitStatus::Locked);
-                    }
-                }
-                driven.live.finish();
-                worst = worse_exit(worst, driven.last.as_ref().map_or(ExitStatus::Success, exit_status));
-                done.extend(driven.last);
-            }
-            all_driven = left;
-            if !all_driven.is_empty() {
-                progress::wait_redrawing(wait, all_driven.iter().map(|driven| &driven.live), &cancel);
-            }
-            if cancel.is_cancelled() {
-                worst = worse_exit(worst, ExitStatus::Locked);
-                for driven in all_driven {
-                    driven.live.finish();
-                    let left = self.driver.release(&driven.id).is_ok();
-                    ui.message(&stopped_text(&driven.id, left));
-                    done.extend(driven.last);
-                }
-                break;
-            }
+        let mut drive_loop = DriveLoop::new(DrivePolicy { retry_first: false, poll: Some(POLL) });
+        let left = drive_loop.run_until_done(&mut self.driver, ids, &cancel, &mut printer);
+        if let Some(error) = printer.errors.pop().filter(|_| is_alone) {
+            return Err(error);
+        }
+        let DrivePrinter { ui, mut live, mut last, mut done, mut worst, .. } = printer;
+        if cancel.is_cancelled() {
+            worst = worse_exit(worst, ExitStatus::Locked);
+        }
+        for id in left {
+            live.remove(&id).into_iter().for_each(RolloutProgress::finish);
+            let released = self.driver.release(&id).is_ok();
+            ui.message(&stopped_text(&id, released));
+            done.extend(last.remove(&id));
         }
         Ok((done, worst))
     }
-
-    fn drive_step(
-        &mut self,
-        driven: &mut CliDrivenRollout,
-        ui: &mut Ui<'_>,
-    ) -> Result<CliDriveStep, CliError> {
-        let now = Timestamp::now();
-        match self.driver.drive_once(&driven.id, now) {
-            Ok(DriveOutcome::Continues { record, wait, .. }) => {
-                driven.live.show_record(&record, now, ui);
-                let wait = wait
-                    .min(POLL_INTERVAL.saturating_add(POLL_PER_NODE.saturating_mul(polled_nodes(&record))));
-                (driven.last, driven.backoff) = (Some(record), BACKOFF.0);
-                Ok(CliDriveStep::Wait(wait))
-            }
-            Ok(DriveOutcome::Finished(record)) => {
-                driven.live.show_record(&record, now, ui);
-                driven.last = Some(record);
-                Ok(CliDriveStep::Finished)
-            }
-            Ok(DriveOutcome::SteppedAside { driver }) => Ok(CliDriveStep::SteppedAside(driver)),
-            // Nodes continue without a driver for a while, so a driver that started well does not give up at
-            // once.
-            Err(
-                error @ (DriveError::ReadFailed { .. }
-                | DriveError::WriteFailed { end: WriteFailureOutcome::HeartbeatMissed, .. }),
-            ) if driven.last.is_some() => {
-                let wait = driven.backoff;
-                driven.backoff = (wait * 2).min(BACKOFF.1);
-                driven.live.print_message(
-                    &format!("{}; retrying in {}s", one_line(&error_chain(&error)), wait.as_secs()),
-                    ui,
-                );
-                Ok(CliDriveStep::Wait(wait))
-            }
-            Err(error) => Err(to_cli_error(error)),
-        }
-    }
-}
-
-/// Number of nodes read in one poll.
-fn polled_nodes(record: &RolloutRecord) -> u32 {
-    u32::try_from(record_text::node_count(record)).unwrap_or(u32::MAX)
 }
 
 /// Message for a driver that stops.
@@ -339,17 +320,17 @@ fn worse_exit(one: ExitStatus, other: ExitStatus) -> ExitStatus {
 }
 
 /// Turns a drive error into an error with a hint.
-fn to_cli_error(error: DriveError) -> CliError {
+fn to_agent_error(error: DriveError) -> AgentError {
     let message = error_chain(&error);
     match error {
         DriveError::Gone { .. } => {
-            CliError::usage_hint(message, "list the rollouts with `zagent rollout list --all`")
+            AgentError::usage_hint(message, "list the rollouts with `zagent rollout list --all`")
         }
         DriveError::NotDrivable { id, .. } => {
-            CliError::usage_hint(message, format!("follow it with `zagent rollout watch {id}`"))
+            AgentError::usage_hint(message, format!("follow it with `zagent rollout watch {id}`"))
         }
-        DriveError::ReadFailed { source, .. } => match board_args::to_cli_error(source) {
-            CliError::Refusal { exit, hint, .. } => CliError::Refusal { exit, message, hint },
+        DriveError::ReadFailed { source, .. } => match board_args::to_agent_error(source) {
+            AgentError::Refusal { exit, hint, .. } => AgentError::Refusal { exit, message, hint },
             other => other,
         },
         DriveError::WriteFailed { id, end, .. } => {
@@ -359,7 +340,7 @@ fn to_cli_error(error: DriveError) -> CliError {
                 ExitStatus::Unreachable
             };
             let hint = Some(format!("check it with `zagent rollout status {id}`"));
-            CliError::Refusal { exit, message, hint }
+            AgentError::Refusal { exit, message, hint }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Two consecutive records in, the changes between them out, one line per change.
 //!
-//! Law: pure. Unchanged things are not printed; a first record is printed in full.
+//! Law: pure (held by `tests/laws.rs`). Unchanged things are not printed; a first record is printed in full.
 
 use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord, RolloutStatus};
 

@@ -24,11 +24,11 @@ use zagent_rollout::record::{RolloutMode, RolloutRecord, RolloutStatus};
 use zagent_rollout::records::{Records, VersionedValue};
 use zagent_rollout::waves;
 
-pub(super) use self::board_args::{BoardArgs, open_board_reports, open_reports, to_cli_error};
+pub(super) use self::board_args::{BoardArgs, open_board_reports, open_reports, to_agent_error};
 pub(super) use self::record_text::short_version;
 pub(super) use self::rollout_view::{node_state_text, node_state_word};
 use crate::output::{OutputFormat, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Roll out an agent version or a states commit, batch by batch
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ impl RolloutArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.verb {
             RolloutCliCommand::Plan(args) => args.run(ui),
             RolloutCliCommand::Start(args) => args.run(ui),
@@ -94,35 +94,38 @@ impl RolloutArgs {
 }
 
 /// Loads one rollout by ID.
-fn load_record(records: &mut dyn Records, id: &RolloutId) -> Result<VersionedValue<RolloutRecord>, CliError> {
-    if let Some(held) = records.get(id).map_err(to_cli_error)? {
+fn load_record(
+    records: &mut dyn Records,
+    id: &RolloutId,
+) -> Result<VersionedValue<RolloutRecord>, AgentError> {
+    if let Some(held) = records.get(id).map_err(to_agent_error)? {
         return Ok(held);
     }
-    let all = records.list().map_err(to_cli_error)?;
+    let all = records.list().map_err(to_agent_error)?;
     let near = nearest(id.as_str(), all.iter().map(|held| held.value.id.as_str()));
     let hint = match near {
         Some(near) => format!("did you mean `{near}`? list the rollouts with `zagent rollout list --all`"),
         None => "list the rollouts with `zagent rollout list --all`".into(),
     };
-    Err(CliError::usage_hint(format!("no rollout `{id}`"), hint))
+    Err(AgentError::usage_hint(format!("no rollout `{id}`"), hint))
 }
 
 /// Loads one rollout by ID; without an ID, the active one, otherwise the newest.
 fn pick_record(
     records: &mut dyn Records,
     id: Option<&RolloutId>,
-) -> Result<VersionedValue<RolloutRecord>, CliError> {
+) -> Result<VersionedValue<RolloutRecord>, AgentError> {
     if let Some(id) = id {
         return load_record(records, id);
     }
-    let mut all = records.list().map_err(to_cli_error)?;
+    let mut all = records.list().map_err(to_agent_error)?;
     all.sort_by_key(|held| held.value.created);
     let now = Timestamp::now();
     let active: Vec<String> =
         all.iter().filter(|h| is_active(&h.value, now)).map(|h| h.value.id.to_string()).collect();
     if active.len() > 1 {
         let hint = "give the ID of one of them";
-        return Err(CliError::usage_hint(
+        return Err(AgentError::usage_hint(
             format!("more than one active rollout: {}", active.join(", ")),
             hint,
         ));
@@ -130,7 +133,7 @@ fn pick_record(
     let one = all.iter().position(|held| is_active(&held.value, now)).or(all.len().checked_sub(1));
     match one {
         Some(index) => Ok(all.swap_remove(index)),
-        None => Err(CliError::usage_hint("no rollout yet", "preview one with `zagent rollout plan`")),
+        None => Err(AgentError::usage_hint("no rollout yet", "preview one with `zagent rollout plan`")),
     }
 }
 

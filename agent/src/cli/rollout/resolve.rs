@@ -9,17 +9,17 @@ use zagent_rollout::board::GitBoardConfig;
 use zagent_rollout::record::{Artifact, Component};
 
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::pin::{PinTarget, PinTargetError};
 
 /// Resolves the commit; a branch is looked up on the first remote, otherwise in the rollout repository.
-pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revision, CliError> {
+pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revision, AgentError> {
     let to: PinTarget = text.parse().map_err(|error: PinTargetError| {
         let hint = match &error {
             PinTargetError::Short(text) => format!("use the full commit ID: git rev-parse {text}"),
             PinTargetError::Name(_) => "use a branch such as `main`, or a full commit ID of 40 digits".into(),
         };
-        CliError::usage_hint(error.to_string(), hint)
+        AgentError::usage_hint(error.to_string(), hint)
     })?;
     let branch = match to {
         PinTarget::Commit(revision) => return Ok(revision),
@@ -27,12 +27,12 @@ pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revisi
     };
     let Some(remote) = remote(settings) else {
         let hint = "set `source.remotes` in /etc/zagent/zagent.yaml, use --url URL, or give a full commit ID";
-        return Err(CliError::usage_hint(format!("no remote to look up the branch `{branch}`"), hint));
+        return Err(AgentError::usage_hint(format!("no remote to look up the branch `{branch}`"), hint));
     };
     let deadline = Deadline::after(settings.source.timeout);
-    let mut client = RemoteClient::new(&remote, &settings.source).map_err(|e| to_cli_error(&e))?;
-    let found = client.poll(&[&branch], deadline).map_err(|e| to_cli_error(&e))?.pop().flatten();
-    found.ok_or_else(|| to_cli_error(&client.no_branch_error(&branch, deadline)))
+    let mut client = RemoteClient::new(&remote, &settings.source).map_err(|e| to_agent_error(&e))?;
+    let found = client.poll(&[&branch], deadline).map_err(|e| to_agent_error(&e))?.pop().flatten();
+    found.ok_or_else(|| to_agent_error(&client.no_branch_error(&branch, deadline)))
 }
 
 /// Branch that nodes follow and its head, as far as this host knows; used only for a warning.
@@ -59,25 +59,25 @@ pub(super) fn rollout_repository(settings: &Settings) -> Option<GitBoardConfig> 
 }
 
 /// Binaries of a version in the rollout repository.
-pub(super) fn published_artifacts(version: &str, settings: &Settings) -> Result<Vec<Artifact>, CliError> {
+pub(super) fn published_artifacts(version: &str, settings: &Settings) -> Result<Vec<Artifact>, AgentError> {
     let Some(place) = rollout_repository(settings) else { return Ok(Vec::new()) };
     let mut shelf =
-        RefStore::new(&place.remote, &place.source, place.scratch).map_err(|e| to_cli_error(&e))?;
+        RefStore::new(&place.remote, &place.source, place.scratch).map_err(|e| to_agent_error(&e))?;
     let deadline = Deadline::after(artifact::TIMEOUT);
     artifact::published_artifacts(&mut shelf, Component::Agent, version, deadline).map_err(|error| {
         match &error {
-            ArtifactError::Git { source, .. } => to_cli_error(source),
-            _ => CliError::failed(error_chain(&error)),
+            ArtifactError::Git { source, .. } => to_agent_error(source),
+            _ => AgentError::failed(error_chain(&error)),
         }
     })
 }
 
-fn to_cli_error(error: &SourceError) -> CliError {
+fn to_agent_error(error: &SourceError) -> AgentError {
     match error.kind {
-        SourceErrorKind::NoBranch | SourceErrorKind::Local => CliError::usage(error.message.clone()),
+        SourceErrorKind::NoBranch | SourceErrorKind::Local => AgentError::usage(error.message.clone()),
         _ => {
             let hint = Some("check each remote with `zagent doctor`".into());
-            CliError::Refusal { exit: ExitStatus::Unreachable, message: error.message.clone(), hint }
+            AgentError::Refusal { exit: ExitStatus::Unreachable, message: error.message.clone(), hint }
         }
     }
 }

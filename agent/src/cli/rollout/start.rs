@@ -17,14 +17,14 @@ use zagent_rollout::targeting;
 
 use super::board_args::{self, BoardArgs};
 use super::draft::DraftArgs;
-use super::drive::{CliDriveLoop, end_summary, exit_status};
+use super::drive::{ForegroundDrive, end_summary, exit_status};
 use super::plan_view::{self, PlanView};
 use super::{is_active, record_text, resolve, status};
 use crate::cli::node::{is_silent, silence_limit};
 use crate::cli::warn;
 use crate::output::{OutputFormat, Ui, pluralize};
 use zagent_config::error_chain;
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::timezone::local_zone;
 
 /// Maximum number of rollout IDs per version and day.
@@ -69,7 +69,7 @@ impl RolloutPlanArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let mut records = board_args::open_records(&settings)?;
         let ready = prepare_plan(&self.draft, &settings, records.as_mut())?;
@@ -84,7 +84,7 @@ impl RolloutStartArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let mut records = board_args::open_records(&settings)?;
         let ready = prepare_plan(&self.draft, &settings, records.as_mut())?;
@@ -107,8 +107,8 @@ impl RolloutStartArgs {
             records: records.as_mut(),
             reports: reports.as_mut(),
         };
-        let mut drive_loop = CliDriveLoop { driver, format: self.format() };
-        let (mut done, exit_code) = drive_loop.run_until_done(vec![id], ui)?;
+        let mut drive = ForegroundDrive { driver, format: self.format() };
+        let (mut done, exit_code) = drive.run_until_done(vec![id], ui)?;
         let last = done.pop().unwrap_or(record);
         let text = match exit_status(&last) {
             ExitStatus::Success => format!("{}\n", end_summary(&last)),
@@ -126,7 +126,7 @@ impl RolloutStartArgs {
         &self,
         records: &mut dyn Records,
         mut record: RolloutRecord,
-    ) -> Result<RolloutRecord, CliError> {
+    ) -> Result<RolloutRecord, AgentError> {
         let first = record.id.clone();
         let by = record.by.as_deref().unwrap_or("an unknown user");
         let note = format!(
@@ -138,29 +138,29 @@ impl RolloutStartArgs {
             match records.put(&record, None, &note, true) {
                 Ok(_) => return Ok(record),
                 Err(BoardError::Unknown { key, source }) => {
-                    let found = records.get(&record.id).map_err(board_args::to_cli_error)?;
+                    let found = records.get(&record.id).map_err(board_args::to_agent_error)?;
                     return match found {
                         Some(held) if held.value == record => Ok(record),
-                        _ => Err(board_args::to_cli_error(BoardError::Unknown { key, source })),
+                        _ => Err(board_args::to_agent_error(BoardError::Unknown { key, source })),
                     };
                 }
                 Err(BoardError::Conflict { .. }) if self.draft.has_default_id() => {
                     record.id = numbered_id(&first, number)?;
                 }
                 Err(BoardError::Conflict { .. }) => break,
-                Err(error) => return Err(board_args::to_cli_error(error)),
+                Err(error) => return Err(board_args::to_agent_error(error)),
             }
         }
         let hint = format!("check it with `zagent rollout status {first}`, or set another ID with --id");
         let message = format!("rollout `{first}` already exists");
-        Err(CliError::Refusal { exit: ExitStatus::Failed, message, hint: Some(hint) })
+        Err(AgentError::Refusal { exit: ExitStatus::Failed, message, hint: Some(hint) })
     }
 }
 
-fn numbered_id(first: &RolloutId, number: usize) -> Result<RolloutId, CliError> {
+fn numbered_id(first: &RolloutId, number: usize) -> Result<RolloutId, AgentError> {
     format!("{first}-{number}")
         .parse()
-        .map_err(|_| CliError::usage_hint("the ID is too long", "set another with --id"))
+        .map_err(|_| AgentError::usage_hint("the ID is too long", "set another with --id"))
 }
 
 /// What happens next.
@@ -219,7 +219,7 @@ fn prepare_plan(
     args: &DraftArgs,
     settings: &Settings,
     records: &mut dyn Records,
-) -> Result<PreparedPlan, CliError> {
+) -> Result<PreparedPlan, AgentError> {
     let now = Timestamp::now();
     let draft = args.draft(settings, &now.strftime("%Y%m%d").to_string())?;
     let reports = node_reports(&draft, settings)?;
@@ -231,7 +231,8 @@ fn prepare_plan(
     if args.has_default_id() {
         let first = plan.record.id.clone();
         let mut number = 2;
-        while number < MAX_IDS && records.get(&plan.record.id).map_err(board_args::to_cli_error)?.is_some() {
+        while number < MAX_IDS && records.get(&plan.record.id).map_err(board_args::to_agent_error)?.is_some()
+        {
             plan.record.id = numbered_id(&first, number)?;
             number += 1;
         }
@@ -240,7 +241,7 @@ fn prepare_plan(
     let is_quiet = |node: &&NodeId| reports.get(*node).is_some_and(|report| is_silent(report, now, patience));
     let quiet = plan.record.batches.iter().flatten().filter(is_quiet).cloned().collect();
     if !draft.anyway && !draft.dry_run {
-        let others = records.list().map_err(board_args::to_cli_error)?;
+        let others = records.list().map_err(board_args::to_agent_error)?;
         ensure_no_overlap(&plan.record, &others, &reports, now)?;
     }
     let head = match draft.component {
@@ -253,11 +254,14 @@ fn prepare_plan(
 }
 
 /// Node reports; a clock rollout works without them.
-fn node_reports(draft: &RolloutDraft, settings: &Settings) -> Result<BTreeMap<NodeId, NodeReport>, CliError> {
+fn node_reports(
+    draft: &RolloutDraft,
+    settings: &Settings,
+) -> Result<BTreeMap<NodeId, NodeReport>, AgentError> {
     if draft.mode == RolloutMode::Clock && settings.board.kind == BoardKind::None {
         return Ok(BTreeMap::new());
     }
-    board_args::open_reports(settings)?.latest_reports(draft.component).map_err(board_args::to_cli_error)
+    board_args::open_reports(settings)?.latest_reports(draft.component).map_err(board_args::to_agent_error)
 }
 
 /// The version that all nodes of a rollout run, when it is the same.
@@ -280,7 +284,7 @@ pub(super) fn ensure_no_overlap(
     others: &[VersionedValue<RolloutRecord>],
     reports: &BTreeMap<NodeId, NodeReport>,
     now: Timestamp,
-) -> Result<(), CliError> {
+) -> Result<(), AgentError> {
     let is_rival = |other: &&VersionedValue<RolloutRecord>| {
         let other = &other.value;
         other.id != record.id
@@ -300,7 +304,7 @@ pub(super) fn ensure_no_overlap(
          --anyway",
         other.id
     );
-    Err(CliError::Refusal { exit: ExitStatus::Failed, message, hint: Some(hint) })
+    Err(AgentError::Refusal { exit: ExitStatus::Failed, message, hint: Some(hint) })
 }
 
 /// True when two rollouts share a node.
@@ -321,21 +325,21 @@ fn share_nodes(one: &RolloutRecord, other: &RolloutRecord, reports: &BTreeMap<No
 }
 
 /// Turns a plan error into an error with a hint.
-fn plan_error(error: &PlanError) -> CliError {
+fn plan_error(error: &PlanError) -> AgentError {
     let message = error_chain(error);
-    let failed = |hint: &str| CliError::Refusal {
+    let failed = |hint: &str| AgentError::Refusal {
         exit: ExitStatus::Failed,
         message: message.clone(),
         hint: Some(hint.to_owned()),
     };
     match error {
-        PlanError::BadGoal { .. } => CliError::usage(message),
-        PlanError::BadArtifact { .. } => CliError::usage_hint(
+        PlanError::BadGoal { .. } => AgentError::usage(message),
+        PlanError::BadArtifact { .. } => AgentError::usage_hint(
             message,
             "print a valid entry with `zagent release publish`; add --url for a binary hosted elsewhere",
         ),
         PlanError::Target { .. } => {
-            CliError::usage_hint(message, "use a compound target such as 'G@os:Debian and web-*'")
+            AgentError::usage_hint(message, "use a compound target such as 'G@os:Debian and web-*'")
         }
         PlanError::NoNodes { .. } => {
             failed("set `board.kind` in the configuration of the nodes, so that they report")

@@ -14,7 +14,7 @@ use super::rollout_view::RolloutView;
 use super::{is_clock_done, pick_record, record_text};
 use crate::cli::warn;
 use crate::output::{OutputFormat, Paint, TextTable, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::span_text;
 use zagent_host::timezone::local_zone;
 
@@ -45,7 +45,7 @@ impl RolloutStatusArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let mut records = board_args::open_records(&settings)?;
         let record = pick_record(records.as_mut(), self.id.as_ref())?.value;
@@ -66,7 +66,7 @@ pub(super) fn node_reports(
         return BTreeMap::new();
     }
     let all = board_args::open_reports(settings)
-        .and_then(|mut all| all.latest_reports(component).map_err(board_args::to_cli_error));
+        .and_then(|mut all| all.latest_reports(component).map_err(board_args::to_agent_error));
     all.unwrap_or_else(|cli_error| {
         warn(&format!("cannot read the node reports: {}", cli_error.summary()), ui);
         BTreeMap::new()
@@ -95,9 +95,9 @@ impl RolloutListArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut all = board_args::open_records(&settings)?.list().map_err(board_args::to_cli_error)?;
+        let mut all = board_args::open_records(&settings)?.list().map_err(board_args::to_agent_error)?;
         all.sort_by_key(|held| std::cmp::Reverse(held.value.created));
         let now = Timestamp::now();
         let shown: Vec<&RolloutRecord> = all

@@ -321,16 +321,16 @@ fn an_error_in_one_rollout_leaves_the_others_driven() {
     let (there, gone): (RolloutId, RolloutId) = (busy.record.id.clone(), "gone".parse().unwrap());
     let driver =
         zagent_rollout::driver::RolloutDriver { id: "ada".into(), records: &mut busy, reports: &mut Quiet };
-    let mut drive_loop = super::drive::CliDriveLoop { driver, format: crate::output::OutputFormat::Json };
+    let mut drive = super::drive::ForegroundDrive { driver, format: crate::output::OutputFormat::Json };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut ui = crate::output::Ui::new(&mut out, &mut err, (false, false));
-    let (records, exit) = drive_loop.run_until_done(vec![gone.clone(), there.clone()], &mut ui).unwrap();
+    let (records, exit) = drive.run_until_done(vec![gone.clone(), there.clone()], &mut ui).unwrap();
     assert_eq!(records.iter().map(|record| &record.id).collect::<Vec<_>>(), [&there]);
     assert_eq!(exit, ExitStatus::Usage, "the worst that happened");
-    let alone = drive_loop.run_until_done(vec![gone], &mut ui).unwrap_err();
+    let alone = drive.run_until_done(vec![gone], &mut ui).unwrap_err();
     assert_eq!(alone.exit(), ExitStatus::Usage);
     let said = String::from_utf8(err).unwrap();
-    assert!(said.contains("stopped driving gone: there is no rollout gone"), "{said}");
+    assert!(said.contains("stopped driving gone: the rollout gone does not exist"), "{said}");
 }
 
 #[test]

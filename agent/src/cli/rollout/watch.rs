@@ -11,7 +11,7 @@ use super::board_args::{self, BoardArgs};
 use super::progress::{self, RolloutProgress};
 use super::{drive, is_active, is_clock_done, pick_record, status};
 use crate::output::{OutputFormat, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::CancelToken;
 use zagent_run::SignalWatcher;
 
@@ -34,7 +34,7 @@ impl RolloutWatchArgs {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let mut records = board_args::open_records(&settings)?;
         let cancel = Arc::new(CancelToken::new());
@@ -59,9 +59,9 @@ impl RolloutWatchArgs {
                 Ok(Some(held)) => record = held.value,
                 Ok(None) => {
                     live.finish();
-                    return Err(CliError::failed(format!("the rollout `{}` was deleted", record.id)));
+                    return Err(AgentError::failed(format!("the rollout `{}` was deleted", record.id)));
                 }
-                Err(error) => live.print_message(&board_args::to_cli_error(error).summary(), ui),
+                Err(error) => live.print_message(&board_args::to_agent_error(error).summary(), ui),
             }
         }
         live.finish();

@@ -2,9 +2,9 @@
 
 use super::ShowStageArgs;
 use crate::output::{OutputFormat, Ui, json, yaml};
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 
-pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
     let facts = args.tree.facts()?;
     let grains = facts.all();
     for warning in facts.warnings() {

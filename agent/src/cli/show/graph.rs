@@ -6,11 +6,11 @@ use serde_json::json as object;
 use zagent_compiler::Plan;
 use zagent_config::Value;
 
-use super::super::compile_job::TreeArgs;
+use super::super::tree_args::TreeArgs;
 use crate::draw::graph::{render_dot, render_mermaid, render_svg};
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 
 /// Dependency graph
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ impl ShowGraphArgs {
     }
 }
 
-pub(super) fn run(args: &ShowGraphArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
+pub(super) fn run(args: &ShowGraphArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
     let job = args.tree.job()?;
     let plan = job.compile(ui)?.plan;
     let text = match args.out {

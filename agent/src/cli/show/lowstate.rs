@@ -8,9 +8,9 @@ use zagent_config::{Map, Value};
 use super::ShowStageArgs;
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::{SecretMask, sanitize};
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 
-pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
     let job = args.tree.job()?;
     let compiled = job.compile(ui)?;
     let mask = job.mask(args.unmask);

@@ -11,9 +11,9 @@ mod top;
 
 use clap::Subcommand;
 
-use super::compile_job::TreeArgs;
+use super::tree_args::TreeArgs;
 use crate::output::{OutputFormat, Ui};
-use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::error::{AgentError, ExitStatus};
 
 /// Print a compiler stage, its inputs, or the dependency graph
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ impl ShowArgs {
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.what {
             ShowCommand::Top(args) => top::run(args, ui),
             ShowCommand::Sls(args) => sls::run(args, ui),

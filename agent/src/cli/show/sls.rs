@@ -4,7 +4,7 @@ use zagent_config::{Map, Value};
 
 use super::ShowStageArgs;
 use crate::output::{OutputFormat, Ui, json, yaml};
-use zagent_daemon::error::CliError;
+use zagent_daemon::error::AgentError;
 
 /// SLS file after template rendering
 #[derive(Debug, clap::Args)]
@@ -17,11 +17,11 @@ pub(super) struct ShowSlsArgs {
     pub(super) stage: ShowStageArgs,
 }
 
-pub(super) fn run(args: &ShowSlsArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
+pub(super) fn run(args: &ShowSlsArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
     let job = args.stage.tree.job()?;
     let names: Vec<&String> = args.names.iter().chain(&args.stage.tree.sls).collect();
     if names.is_empty() {
-        return Err(CliError::usage_hint("no SLS name given", "zagent show sls NAME --states DIR"));
+        return Err(AgentError::usage_hint("no SLS name given", "zagent show sls NAME --states DIR"));
     }
     let env = args.stage.tree.saltenv.as_deref().unwrap_or(zagent_compiler::BASE_ENV);
     let mut texts = Vec::new();

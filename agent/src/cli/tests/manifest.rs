@@ -82,7 +82,7 @@ fn written_checked_changed_and_written_again() {
     assert!(said.out.contains("`states/top.sls` has changed"), "{}", said.all());
     for (flags, words) in [
         (["--serial", "1"], "is lower than 2"),
-        (["--expires", "2020-01-01"], "is over"),
+        (["--expires", "2020-01-01"], "is in the past"),
         (["--expires", "soon"], "`soon` is not a valid time"),
         (["--expires", "99999999d"], "is not a valid time"),
     ] {

@@ -219,7 +219,7 @@ fn a_rollout_from_plan_to_completion() {
     assert!(list.out.contains("web-02  states     1.3.2    111111111111  idle"), "{}", list.all());
     let said = fleet.say(&plan);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
-    assert!(said.out.contains("1 canary  at once"), "{}", said.all());
+    assert!(said.out.contains("1 canary  now"), "{}", said.all());
     let data = fleet.say(&[&plan[..], &["--out", "json"]].concat()).json();
     assert_eq!(data["record"]["to"], fleet.to, "a branch is looked up");
     assert_eq!(fleet.say(&["rollout", "list", "--all"]).out, "no active rollout\n", "a plan writes nothing");
@@ -276,7 +276,7 @@ fn a_failed_node_aborts_the_rollout_and_abort_is_safe_to_repeat() {
     let said = fleet.start(&["--id", "r2", "--detach", "--anyway"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(fleet.say(&["rollout", "pause", "r2", "--reason", "lunch"]).out.contains("lunch"));
-    assert_eq!(fleet.say(&["rollout", "resume", "r2"]).out, "r2 goes on\n");
+    assert_eq!(fleet.say(&["rollout", "resume", "r2"]).out, "r2 is resumed\n");
     for _ in 0..2 {
         let said = fleet.say(&["rollout", "abort", "r2", "--reason", "enough"]);
         assert!(said.exit == ExitStatus::Success && said.out.contains("r2 is aborted"), "{}", said.all());

@@ -1,6 +1,6 @@
 //! Salt's commands, functions by name, and the history.
 
-use zagent_compiler::schema;
+use zagent_compiler::schema::ModuleSchema;
 
 use super::{SAMPLE, Said, Tree, alone, zagent};
 use zagent_config::SecretMask;
@@ -154,11 +154,11 @@ fn functions_are_called_by_name() {
 
 #[test]
 fn read_only_functions_change_nothing() {
-    let both = |module: &schema::StateModule| {
+    let both = |module: &ModuleSchema| {
         let names = module.functions().map(|f| format!("{}.{}", module.name, f.name));
         names.filter(|name| zagent_states::functions::is_read_only(name)).collect::<Vec<_>>()
     };
-    let asked: Vec<String> = schema::modules().iter().flat_map(both).collect();
+    let asked: Vec<String> = zagent_states::schema().modules().iter().flat_map(both).collect();
     assert_eq!(asked, ["service.disabled", "service.enabled", "service.masked"]);
 
     let tree = Tree::new(SAMPLE);
@@ -329,7 +329,10 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     History::new(&paths, 50).record(&samples::failed(), &SecretMask::default()).unwrap();
     let list = history(&[]).out;
     assert!(list.starts_with("RUN                    WHEN"), "{list}");
-    assert!(list.contains("20261116T084512-3f9a7") && list.contains("apply  manual   8d3c1f0a9"), "{list}");
+    assert!(
+        list.contains("20261116T084512-3f9a7") && list.contains("apply  manual   8d3c1f0a9b7e"),
+        "{list}"
+    );
     assert!(list.contains("FAILED  2 changed, 1 failed, 3 skipped"), "{list}");
     let data = history(&["--out", "json"]).json();
     assert_eq!((&data[0]["failed"], &data[0]["start"]), (&1.into(), &"2026-11-16T08:45:12Z".into()));
@@ -340,7 +343,8 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     assert!(history(&["last", "--out", "highstate"]).out.starts_with("local:\n"));
     let refused = history(&["--out", "highstate"]);
     assert!(
-        refused.exit == ExitStatus::Usage && refused.err.contains("text, json or yaml"),
+        refused.exit == ExitStatus::Usage
+            && refused.err.contains("supports only `--out text`, `json` or `yaml`"),
         "{}",
         refused.all()
     );

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use zagent_compiler::functions::Functions;
 use zagent_compiler::{
-    Compat, CompileInputs, CompileOptions, CompileTarget, Compiler, FileTree, TemplateHost, schema,
+    Compat, CompileInputs, CompileOptions, CompileTarget, Compiler, FileTree, TemplateHost,
 };
 use zagent_config::{Diagnostic, Value};
+use zagent_states::schema;
 
 use super::report::{FunctionUse, SaltReport, SaltSpot, SlsOutcome, SlsReport, SupportLevel};
 use super::union_files::UnionFiles;
@@ -83,6 +84,7 @@ impl TreeExam {
             states: Arc::clone(states),
             pillar: Arc::clone(pillar),
             host: Arc::clone(host),
+            schema: schema(),
             options: Arc::new(CompileOptions { compat, ..options.clone() }),
         };
         let mut report = SaltReport { node: options.id.clone(), ..SaltReport::default() };
@@ -220,7 +222,7 @@ fn sls_name(path: &str) -> String {
 
 /// How far a state function is supported.
 fn support_level(function: &str) -> SupportLevel {
-    let known = function.split_once('.').and_then(|(module, name)| schema::function(module, name));
+    let known = function.split_once('.').and_then(|(module, name)| schema().function(module, name));
     match known {
         Some(known) if known.describe().is_some_and(|d| !d.traits.is_unimplemented) => SupportLevel::Runs,
         Some(_) => SupportLevel::Known,

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use fancy_regex::Regex;
-use zagent_compiler::schema;
+use zagent_states::schema;
 
 /// A name, and the line of its use.
 pub(super) type UsedName = (String, u32);
@@ -33,9 +33,9 @@ pub(super) fn scan_states(text: &str) -> Vec<UsedName> {
             found.push((format!("{}.{}", &hit[1], &hit[2]), line));
             module = None;
         } else if let Ok(Some(hit)) = SHORT.captures(content) {
-            module = hit.get(1).map(|m| m.as_str()).filter(|m| schema::module(m).is_some());
+            module = hit.get(1).map(|m| m.as_str()).filter(|m| schema().module(m).is_some());
         } else if let (Some(name), Ok(Some(hit))) = (module, ITEM.captures(content))
-            && schema::function(name, &hit[1]).is_some()
+            && schema().function(name, &hit[1]).is_some()
         {
             found.push((format!("{name}.{}", &hit[1]), line));
             module = None;

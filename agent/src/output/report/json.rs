@@ -1,6 +1,6 @@
 //! Report view in, JSON out: one document, or one line per state.
 //!
-//! Law: it is streamed without an intermediate tree; keys are in the documented order.
+//! It is streamed without an intermediate tree; keys are in the documented order.
 
 use jiff::tz::TimeZone;
 use serde::ser::SerializeMap;

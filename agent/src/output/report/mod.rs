@@ -9,7 +9,7 @@ mod skip_groups;
 mod text;
 
 pub use highstate::{render_compile_errors, render_nested};
-pub use text::{format_millis, short_revision};
+pub use text::format_millis;
 pub use zagent_run::tally::Tally;
 
 use jiff::Timestamp;

@@ -4,6 +4,7 @@
 //! Law: the last line is the same at every verbosity, and a dry run never reads as if something was changed.
 
 use std::fmt::Write;
+use zagent_config::ids::short_revision;
 
 use zagent_config::value::{python_repr, python_str};
 use zagent_config::{Map, Value};
@@ -402,14 +403,6 @@ fn truncate_line(line: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
     }
-}
-
-/// A commit shortened, as usual in Git; anything else as it is.
-#[must_use]
-pub fn short_revision(revision: &str) -> &str {
-    let plain = zagent_daemon::plain_revision(revision);
-    let is_commit = plain.len() >= 40 && plain.bytes().all(|b| b.is_ascii_hexdigit());
-    if is_commit { &plain[..9] } else { revision }
 }
 
 /// A duration in readable form.

@@ -2,14 +2,23 @@
 
 use zagent_config::{Map, Value};
 
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs, Undoable};
 use crate::shared::command_plan;
 use crate::shared::command_plan::{CommandPlan, CommandPlanSpec, to_strings};
+use crate::{BuildResult, ChunkArgs, StateModule, Undoable};
 use crate::{Effects, StateCtx, StateError};
 use zagent_host::Tools;
 
+/// The module `acl`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "acl",
+    build,
+    functions: &[],
+    undo: &[UNDOABLE],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let look = match fun {
         "present" | "list_present" => plan_present,
         "absent" | "list_absent" => plan_absent,

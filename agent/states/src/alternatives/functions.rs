@@ -11,7 +11,8 @@ use crate::functions::{ExecFunction, change_fn, query_fn, text_arg};
 use zagent_host::exec::command_options::value_text;
 use zagent_host::{Machine, Tools};
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `alternatives`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("alternatives.show_current", "name", |m, a| {
         Ok(current_target(m, text_arg(a, "name")?).map_or(false.into(), Value::from))
     }),

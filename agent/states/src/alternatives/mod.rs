@@ -5,8 +5,8 @@ pub mod functions;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs, Undoable};
 use crate::{ApplyResult, CheckResult, Effects, LockKey, State, StateCtx, StateError};
+use crate::{BuildResult, ChunkArgs, StateModule, Undoable};
 use zagent_host::{Machine, Tools, refuse_option};
 
 /// What `update-alternatives` noted about a name.
@@ -106,8 +106,17 @@ struct AlternativesState {
     priority: i64,
 }
 
+/// The module `alternatives`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "alternatives",
+    build,
+    functions: functions::TABLE,
+    undo: &[&ALTERNATIVES_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let (act, needs): (AlternativesFunction, &[&str]) = match fun {
         "install" => (AlternativesFunction::Install, &["link", "path", "priority"]),
         "remove" => (AlternativesFunction::Remove, &["path"]),
@@ -263,8 +272,6 @@ impl State for AlternativesState {
 struct AlternativesUndo;
 
 const ALTERNATIVES_UNDO: AlternativesUndo = AlternativesUndo;
-/// The same, for those who put things back.
-pub const UNDOABLE: &dyn Undoable = &ALTERNATIVES_UNDO;
 
 impl Undoable for AlternativesUndo {
     fn kind(&self) -> &'static str {

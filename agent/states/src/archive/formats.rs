@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn a_host_without_a_program_opens_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let bare = zagent_host::Machine::at(dir.path());
+        let bare = zagent_host::Machine::at_root(dir.path()).unwrap();
         let tools = Tools::new(&bare);
         for (format, has_password, words) in [
             (ArchiveFormat::Zip, false, "unzip or bsdtar or 7z or 7za command not available"),

@@ -9,6 +9,7 @@ pub mod unpack_dir;
 use std::path::{Path, PathBuf};
 
 use zagent_compiler::{Chunk, Compat};
+use zagent_config::atomic_file::AtomicFile;
 use zagent_config::{Map, Value};
 
 pub use self::formats::ArchiveFormat;
@@ -22,11 +23,21 @@ use crate::file::sources::{ContentLocation, DigestNames, FileSources, LocatedSou
 use crate::file::{args, parents};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::fs::{FileKind, FileMeta, Stat};
 
+/// The module `archive`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "archive",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "extracted").then(|| state_from_args(args))
 }
 
@@ -109,7 +120,7 @@ impl ArchiveExtracted {
     }
 
     fn inspect(&self, ctx: &StateCtx<'_>) -> Result<ArchiveCheck, StateError> {
-        self.owner.ids()?;
+        self.owner.ids(ctx.machine)?;
         if ctx.fs.stat(&self.target)?.is_some_and(|s| s.kind != FileKind::Dir) {
             return Err(StateError::new(format!("{} exists and is not a directory", self.target.display())));
         }
@@ -125,7 +136,7 @@ impl ArchiveExtracted {
             match ctx.fs.lstat(&path)? {
                 None => found.reason = Some("missing"),
                 Some(stat) if !member.matches_kind(stat.kind) => found.wrong_kind.push(path),
-                Some(stat) if self.has_wrong_owner(&path, &stat) => found.wrong_owner.push(path),
+                Some(stat) if self.has_wrong_owner(ctx, &path, &stat) => found.wrong_owner.push(path),
                 Some(_) => {}
             }
         }
@@ -155,8 +166,9 @@ impl ArchiveExtracted {
         )
     }
 
-    fn has_wrong_owner(&self, path: &Path, stat: &Stat) -> bool {
-        self.unless_exists.as_ref().is_none_or(|only| path.starts_with(only)) && !self.owner.matches(stat)
+    fn has_wrong_owner(&self, ctx: &StateCtx<'_>, path: &Path, stat: &Stat) -> bool {
+        self.unless_exists.as_ref().is_none_or(|only| path.starts_with(only))
+            && !self.owner.matches(ctx.machine, stat)
     }
 
     fn verify_top(&self, members: &[ArchiveMember]) -> Result<(), StateError> {
@@ -282,7 +294,7 @@ impl ArchiveExtracted {
     }
 
     fn unpack(&self, ctx: &StateCtx<'_>, found: &ArchiveCheck, changes: &mut Map) -> Result<(), StateError> {
-        let ids = self.owner.ids()?;
+        let ids = self.owner.ids(ctx.machine)?;
         let archive = self.fetch_archive(ctx)?;
         let password = ChunkArgs::new(&self.chunk).text("password")?;
         let unpacked = UnpackDir::new(ctx)?;
@@ -349,10 +361,7 @@ fn write_cache_note(path: &Path, text: &str) -> Result<(), StateError> {
     let write = || -> std::io::Result<()> {
         let dir = path.parent().unwrap_or(path);
         std::fs::create_dir_all(dir)?;
-        let mut file = tempfile::Builder::new().prefix(".note-").tempfile_in(dir)?;
-        std::io::Write::write_all(&mut file, text.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
+        AtomicFile::cached(0o600).write(path, text.as_bytes())
     };
     write().map_err(|e| StateError::new(format!("cannot write `{}`: {e}", path.display())))
 }
@@ -414,7 +423,7 @@ impl State for ArchiveExtracted {
                 comment.push_str(&format!(". Output was trimmed to {trim} number of lines"));
             }
         }
-        let ids = self.owner.ids()?;
+        let ids = self.owner.ids(ctx.machine)?;
         for path in self.inspect(ctx)?.wrong_owner {
             ctx.fs.set_meta(&path, FileMeta { mode: None, uid: ids.uid, gid: ids.gid }, false)?;
             changes.insert("updated ownership", true);

@@ -4,6 +4,7 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use zagent_host::Tools;
+use zagent_host::accounts::account_ids;
 use zagent_host::exec::UserIds;
 
 /// The line that says whose job it is.
@@ -107,7 +108,7 @@ pub fn add_job(
     if let Some(name) = user {
         let found = zagent_host::accounts::find_user(tools.machine, name)?;
         let found = found.ok_or_else(|| FunctionError::failed(format!("user {name} does not exists")))?;
-        command.user = Some(user_ids(&found)?);
+        command.user = Some(user_ids(tools, &found)?);
         command.env.push(("LOGNAME".into(), name.into()));
     }
     let output = tools.run(command)?;
@@ -127,14 +128,11 @@ pub fn add_job(
     }
 }
 
-fn user_ids(user: &zagent_host::accounts::PasswdEntry) -> Result<UserIds, FunctionError> {
-    let name =
-        std::ffi::CString::new(user.name.as_str()).map_err(|e| FunctionError::failed(e.to_string()))?;
+fn user_ids(tools: &Tools<'_>, user: &zagent_host::accounts::PasswdEntry) -> Result<UserIds, FunctionError> {
     let number = |n: i64| u32::try_from(n).map_err(|e| FunctionError::failed(e.to_string()));
     let (uid, gid) = (number(user.uid)?, number(user.gid)?);
-    let groups = nix::unistd::getgrouplist(&name, nix::unistd::Gid::from_raw(gid))
-        .map_err(|e| FunctionError::failed(format!("cannot list the groups of {}: {e}", user.name)))?;
-    Ok(UserIds { uid, gid, groups: groups.iter().map(|g| g.as_raw()).collect() })
+    let groups = account_ids::group_ids(tools.machine, &user.name, gid).map_err(FunctionError::failed)?;
+    Ok(UserIds { uid, gid, groups })
 }
 
 /// Takes jobs away.

@@ -1,14 +1,39 @@
 //! States of the module `at`: jobs that run once.
 //!
-//! Law: a job that has run is no longer there, so only one with a tag of its own can be found again.
+//! A job that has run is no longer there, so only one with a tag of its own can be found again.
+
+#![expect(clippy::disallowed_methods, reason = "a job without a tag gets a unique one")]
 
 pub mod at_queue;
+pub(crate) mod functions;
 
 use zagent_config::{Map, Value};
 
 use crate::at::at_queue::AtJob;
 use crate::shared::text_file::single_change;
-use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable};
+use crate::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule, Undoable,
+};
+
+/// The module `at`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "at",
+    build,
+    functions: functions::TABLE,
+    undo: &[&AT_JOB_UNDO],
+    description: include_str!("description.txt"),
+};
+
+/// The state that a function of this module makes; nothing when there is no such function.
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let built = match fun {
+        "present" | "watch" => AtPresent::from_args(fun, args).map(|state| Box::new(state) as Box<dyn State>),
+        "absent" => AtAbsent::from_args(args).map(|state| Box::new(state) as Box<dyn State>),
+        _ => return None,
+    };
+    Some(built)
+}
 
 /// Jobs that were made here, by a note in the text of each: its number is known only when it is there.
 pub const AT_JOB_UNDO: AtJobUndo = AtJobUndo;

@@ -1,5 +1,7 @@
 //! `cmd.*`: commands of templates. As in Salt, `cmd.run` uses no shell unless asked for.
 
+#![expect(clippy::disallowed_methods, reason = "a command gets the agent's own `HOME` and `PATH`")]
+
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -9,12 +11,12 @@ use zagent_config::{Map, Value};
 
 use crate::functions::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
-use zagent_host::exec;
+use zagent_host::exec::error_message;
 use zagent_host::exec::{ExecCommand, ExitReason};
 use zagent_host::exec::{command_options, shell_words};
-use zagent_host::machine::error_message;
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `cmd`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("cmd.run", RUN_SIGNATURE, |m, a| Ok(run(m, a, OutputStreams::Merged, false)?.stdout.into())),
     query_fn("cmd.shell", RUN_SIGNATURE, |m, a| Ok(run(m, a, OutputStreams::Merged, true)?.stdout.into())),
     query_fn("cmd.run_stdout", RUN_SIGNATURE, |m, a| {
@@ -78,7 +80,7 @@ fn run(
         ));
     }
     let command = build_command(machine, args, streams, shell)?;
-    let outcome = exec::run(&command).map_err(|e| FunctionError::failed(error_message(&e)))?;
+    let outcome = machine.run(&command).map_err(|e| FunctionError::failed(error_message(&e)))?;
     let hidden = flag_arg(args, "hide_output", false);
     let strip = flag_arg(args, "rstrip", true);
     let show = |bytes: &[u8]| {
@@ -133,8 +135,8 @@ fn build_command(
         _ => machine.timeout,
     });
     command.cwd = match optional_text_arg(args, "cwd") {
-        Some(cwd) => Some(machine.path(cwd)),
-        None => std::env::var_os("HOME").map(std::path::PathBuf::from).filter(|home| home.is_dir()),
+        Some(cwd) => Some(cwd.into()),
+        None => std::env::var_os("HOME").map(std::path::PathBuf::from).filter(|home| machine.is_dir(home)),
     };
     Ok(command)
 }
@@ -158,7 +160,7 @@ fn build_argv(args: &FunctionArgs<Value>, shell: bool) -> Result<Vec<String>, Fu
 
 /// Wraps a command so that it runs as another user; as oneself it stays as it is.
 fn wrap_as_user(machine: &Machine, user: &str, argv: Vec<String>) -> Result<Vec<String>, FunctionError> {
-    let known = crate::functions::user_database::find_user(machine, user)?;
+    let known = zagent_host::accounts::find_user(machine, user)?;
     let known = known.ok_or_else(|| FunctionError::failed(format!("there is no user `{user}`")))?;
     if known.uid == i64::from(rustix::process::geteuid().as_raw()) {
         return Ok(argv);

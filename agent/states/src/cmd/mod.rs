@@ -1,6 +1,6 @@
 //! States of the module `cmd`: commands and scripts.
 //!
-//! Law: a command is an act, not a condition: it runs whenever nothing holds it back, and nobody can undo it.
+//! A command is an act, not a condition: it runs whenever nothing holds it back, and nobody can undo it.
 
 pub mod functions;
 
@@ -12,7 +12,7 @@ use zagent_config::{Map, Value};
 
 use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, FileTemplate, State, StateCtx,
-    StateError,
+    StateError, StateModule,
 };
 use zagent_config::error_chain;
 use zagent_host::exec::command_options::{
@@ -20,8 +20,17 @@ use zagent_host::exec::command_options::{
 };
 use zagent_host::exec::{ExitOutcome, ExitReason};
 
+/// The module `cmd`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "cmd",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let (act, waits) = match fun {
         "run" => (CmdFunction::Run, false),
         "wait" | "watch" => (CmdFunction::Run, true),
@@ -186,10 +195,10 @@ impl CmdState {
         };
         let line = rendered.as_deref().unwrap_or(name);
         if self.flag("bg") {
-            let pid = options.spawn_line_detached(line).map_err(|e| refused_error(&e))?;
+            let pid = options.spawn_line_detached(ctx.machine, line).map_err(|e| refused_error(&e))?;
             return Ok(CmdResult { pid: pid.into(), ..CmdResult::without_output() });
         }
-        let outcome = options.run_line(line).map_err(|e| refused_error(&e))?;
+        let outcome = options.run_line(ctx.machine, line).map_err(|e| refused_error(&e))?;
         self.interpret_outcome(&outcome, name, options)
     }
 

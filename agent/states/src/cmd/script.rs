@@ -26,9 +26,9 @@ pub fn run_script(
     }
     let owner = options.runas.as_ref().map(|who| who.ids.uid);
     let cannot = |e| StateError::new(format!("cannot write the script `{source}` to a file of its own: {e}"));
-    let file = PrivateTempFile::new(&content, extension(&source), owner).map_err(cannot)?;
+    let file = PrivateTempFile::new(ctx.machine, &content, extension(&source), owner).map_err(cannot)?;
     let words = script_arguments(cmd.args.get("args"), name)?;
-    let outcome = options.run_file(file.path(), words).map_err(|e| refused_error(&e))?;
+    let outcome = options.run_file(ctx.machine, file.path(), words).map_err(|e| refused_error(&e))?;
     cmd.interpret_outcome(&outcome, name, &options)
 }
 

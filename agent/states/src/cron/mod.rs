@@ -1,12 +1,30 @@
 //! States of the module `cron`: jobs and variables in the crontab of a user.
 
 pub mod crontab;
+pub(crate) mod functions;
 
 use zagent_config::{Map, Value};
 
 use crate::cron::crontab::{CronJob, Crontab, CrontabChange, TIME_FIELDS};
 use crate::shared::text_file::{read_source, single_change, unified_diff};
-use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable};
+use crate::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule, Undoable,
+};
+
+/// The module `cron`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "cron",
+    build,
+    functions: functions::TABLE,
+    undo: &[&CRONTAB_UNDO],
+    description: include_str!("description.txt"),
+};
+
+/// The state that a function of this module makes; nothing when there is no such function.
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    CronState::for_function(fun, args).map(|read| read.map(|state| Box::new(state) as Box<dyn State>))
+}
 
 /// Crontabs: the whole text.
 pub const CRONTAB_UNDO: CrontabUndo = CrontabUndo;

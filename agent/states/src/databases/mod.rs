@@ -1,18 +1,8 @@
-//! What programs keep (databases, containers, volumes): asked and told by their clients, for functions and states alike.
+//! The clients of databases: statements in, what the server says out, for functions and states alike.
 
-pub mod mysql;
-pub mod mysql_grant;
-pub mod postgres_objects;
-pub mod postgres_privileges;
-pub mod postgres_role;
-pub mod psql;
-
-pub use crate::named_args::{NamedArgs, with_map_args};
-
-use crate::functions::ExecFunction;
-
-pub const FUNCTION_TABLES: [&[ExecFunction]; 3] = [
-    crate::functions::postgres::FUNCTIONS,
-    crate::functions::mysql::FUNCTIONS,
-    crate::docker_container::engine::FUNCTIONS,
-];
+pub(crate) mod mysql;
+pub(crate) mod mysql_grant;
+pub(crate) mod postgres_objects;
+pub(crate) mod postgres_privileges;
+pub(crate) mod postgres_role;
+pub(crate) mod psql;

@@ -9,7 +9,7 @@ use sha1::{Digest, Sha1};
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 use zagent_host::temp_file::PrivateTempFile;
 
@@ -27,21 +27,21 @@ const CONNECTION_OPTIONS: [(&str, &str); 6] = [
 
 /// Whom to ask, and as whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MysqlClient {
+pub(crate) struct MysqlClient {
     options: Vec<(&'static str, String)>,
     file: Option<String>,
 }
 
 impl MysqlClient {
     /// By the arguments of a state or a function.
-    pub fn new(named_args: &NamedArgs<'_>) -> Self {
+    pub(crate) fn new(named_args: &NamedArgs<'_>) -> Self {
         let options =
             CONNECTION_OPTIONS.iter().filter_map(|(key, _)| Some((*key, named_args.text(key)?))).collect();
         Self { options, file: named_args.text("connection_default_file") }
     }
 
     /// The key of a thing there, for the journal: without the password.
-    pub fn journal_key(&self, parts: &[(&str, &str)]) -> Value {
+    pub(crate) fn journal_key(&self, parts: &[(&str, &str)]) -> Value {
         let mut key: Map = parts.iter().map(|(k, v)| (*k, Value::from(*v))).collect();
         for (name, value) in self.options.iter().filter(|(name, _)| *name != "connection_pass") {
             key.insert(*name, value.as_str());
@@ -70,9 +70,14 @@ impl MysqlClient {
     }
 
     /// What the client prints for some statements: lines of columns, the first line names them.
-    pub fn run(&self, tools: &Tools<'_>, db: Option<&str>, sql: &[u8]) -> Result<String, FunctionError> {
+    pub(crate) fn run(
+        &self,
+        tools: &Tools<'_>,
+        db: Option<&str>,
+        sql: &[u8],
+    ) -> Result<String, FunctionError> {
         let program = if tools.which("mysql").is_some() { "mysql" } else { "mariadb" };
-        let file = PrivateTempFile::new(self.client_config()?.as_bytes(), ".cnf", None)
+        let file = PrivateTempFile::new(tools.machine, self.client_config()?.as_bytes(), ".cnf", None)
             .map_err(|e| FunctionError::failed(format!("cannot write how to connect: {e}")))?;
         let mut args = vec![format!("--defaults-file={}", file.path().display()), "--batch".to_owned()];
         args.extend(db.map(|db| format!("--database={db}")));
@@ -88,7 +93,7 @@ impl MysqlClient {
     }
 
     /// Runs statements of ours.
-    pub fn execute(&self, tools: &Tools<'_>, sql: &str) -> Result<(), FunctionError> {
+    pub(crate) fn execute(&self, tools: &Tools<'_>, sql: &str) -> Result<(), FunctionError> {
         self.run_quoted(tools, sql).map(|_| ())
     }
 
@@ -101,23 +106,23 @@ impl MysqlClient {
     }
 
     /// The rows of a query of ours, without the names of the columns.
-    pub fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Vec<String>>, FunctionError> {
+    pub(crate) fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Vec<String>>, FunctionError> {
         let text = self.run_quoted(tools, &format!("{query};"))?;
         Ok(parse_rows(&text).into_iter().skip(1).collect())
     }
 
     /// The first column of a query of ours.
-    pub fn column(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<String>, FunctionError> {
+    pub(crate) fn column(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<String>, FunctionError> {
         Ok(self.rows(tools, query)?.into_iter().filter_map(|row| row.into_iter().next()).collect())
     }
 
     /// The version of the server.
-    pub fn version(&self, tools: &Tools<'_>) -> Result<String, FunctionError> {
+    pub(crate) fn version(&self, tools: &Tools<'_>) -> Result<String, FunctionError> {
         Ok(self.column(tools, "SELECT VERSION()")?.into_iter().next().unwrap_or_default())
     }
 
     /// The character set and collation of a database; none when there is no such database.
-    pub fn find_database(
+    pub(crate) fn find_database(
         &self,
         tools: &Tools<'_>,
         name: &str,
@@ -138,7 +143,7 @@ fn first_error(words: &str) -> String {
 }
 
 /// Lines of columns, as the client writes them for machines.
-pub fn parse_rows(text: &str) -> Vec<Vec<String>> {
+pub(crate) fn parse_rows(text: &str) -> Vec<Vec<String>> {
     let unescape = |field: &str| {
         let (mut out, mut chars) = (String::new(), field.chars());
         while let Some(c) = chars.next() {
@@ -156,22 +161,22 @@ pub fn parse_rows(text: &str) -> Vec<Vec<String>> {
 }
 
 /// A name in a statement.
-pub fn quote_ident(name: &str) -> String {
+pub(crate) fn quote_ident(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
 /// A text in a statement.
-pub fn quote_literal(text: &str) -> String {
+pub(crate) fn quote_literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// `'frank'@'localhost'`.
-pub fn account(user: &str, host: &str) -> String {
+pub(crate) fn account(user: &str, host: &str) -> String {
     format!("{}@{}", quote_literal(user), quote_literal(host))
 }
 
 /// The statement that makes a database, or gives one another character set.
-pub fn database_sql(named_args: &NamedArgs<'_>, verb: &str, name: &str) -> String {
+pub(crate) fn database_sql(named_args: &NamedArgs<'_>, verb: &str, name: &str) -> String {
     let part = |key: &str, word: &str| {
         named_args.text(key).map(|v| format!(" {word} = {}", quote_literal(&v))).unwrap_or_default()
     };
@@ -184,13 +189,13 @@ pub fn database_sql(named_args: &NamedArgs<'_>, verb: &str, name: &str) -> Strin
 }
 
 /// What the server keeps of a password.
-pub fn password_hash(password: &str) -> String {
+pub(crate) fn password_hash(password: &str) -> String {
     let twice = Sha1::digest(Sha1::digest(password));
     twice.iter().fold("*".to_owned(), |text, b| text + &format!("{b:02X}"))
 }
 
 /// An account as it is: its plugin and what is kept of its password.
-pub fn find_user(
+pub(crate) fn find_user(
     mysql: &MysqlClient,
     tools: &Tools<'_>,
     user: &str,
@@ -213,7 +218,7 @@ pub fn find_user(
 }
 
 /// True when an account is as asked for.
-pub fn user_matches(named_args: &NamedArgs<'_>, (plugin, kept): &(String, String)) -> bool {
+pub(crate) fn user_matches(named_args: &NamedArgs<'_>, (plugin, kept): &(String, String)) -> bool {
     if named_args.is_enabled("unix_socket")
         && named_args.text("password").is_none()
         && named_args.text("password_hash").is_none()
@@ -241,7 +246,7 @@ fn uses_native_password(version: &str) -> bool {
 }
 
 /// The statement that makes an account, or gives it another password.
-pub fn user_sql(named_args: &NamedArgs<'_>, verb: &str, who: &str, version: &str) -> String {
+pub(crate) fn user_sql(named_args: &NamedArgs<'_>, verb: &str, who: &str, version: &str) -> String {
     let is_maria = version.contains("MariaDB");
     // The one whose passwords can be compared, where the server still has it.
     let preset = || uses_native_password(version).then(|| "mysql_native_password".to_owned());
@@ -268,7 +273,12 @@ pub fn user_sql(named_args: &NamedArgs<'_>, verb: &str, who: &str, version: &str
 }
 
 /// Runs somebody's statements in a database, as `mysql.query` tells of it.
-pub fn run_query(mysql: &MysqlClient, tools: &Tools<'_>, db: &str, sql: &[u8]) -> Result<Map, FunctionError> {
+pub(crate) fn run_query(
+    mysql: &MysqlClient,
+    tools: &Tools<'_>,
+    db: &str,
+    sql: &[u8],
+) -> Result<Map, FunctionError> {
     let mut lines = parse_rows(&mysql.run(tools, Some(db), sql)?).into_iter();
     let list = |row: Vec<String>| -> Value {
         let one = |field: String| if field == "NULL" { Value::Null } else { field.into() };
@@ -286,8 +296,8 @@ pub fn run_query(mysql: &MysqlClient, tools: &Tools<'_>, db: &str, sql: &[u8]) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::with_map_args;
     use super::*;
+    use crate::named_args::with_map_args;
 
     fn map(json: &str) -> Map {
         Value::from_json_str(json).unwrap().as_map().cloned().unwrap()

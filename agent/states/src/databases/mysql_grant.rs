@@ -3,20 +3,20 @@
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use super::NamedArgs;
 use super::mysql::{MysqlClient, account, quote_ident, quote_literal};
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 
 /// What is asked for.
-pub struct MysqlGrant {
+pub(crate) struct MysqlGrant {
     /// In capitals: `SELECT`, `UPDATE (COLUMN)`.
     privileges: Vec<String>,
     /// As it is written in a statement: `` `db`.* ``.
     target: String,
     /// `'frank'@'localhost'`.
     account: String,
-    pub user: String,
-    pub host: String,
+    pub(crate) user: String,
+    pub(crate) host: String,
     grant_option: bool,
     require: String,
 }
@@ -31,7 +31,7 @@ const ALIASES: [(&str, &str); 4] = [
 
 impl MysqlGrant {
     /// Reads it.
-    pub fn new(named_args: &NamedArgs<'_>) -> Result<Self, FunctionError> {
+    pub(crate) fn new(named_args: &NamedArgs<'_>) -> Result<Self, FunctionError> {
         let text = named_args.text_list("grant").unwrap_or_default().join(",");
         let privileges = split_privileges(&text);
         let is_word = |p: &&String| p.chars().all(|c| c.is_ascii_alphanumeric() || " _(),".contains(c));
@@ -68,7 +68,7 @@ impl MysqlGrant {
     }
 
     /// True when it is there.
-    pub fn is_granted(&self, lines: &[String], version: &str, everything: &[String]) -> bool {
+    pub(crate) fn is_granted(&self, lines: &[String], version: &str, everything: &[String]) -> bool {
         let is_maria = version.contains("MariaDB");
         let name = |p: &String| {
             let found = ALIASES.iter().find(|(from, _)| from == p && (is_maria || *from == "ALL"));
@@ -93,7 +93,7 @@ impl MysqlGrant {
     }
 
     /// The statement that grants it.
-    pub fn grant_sql(&self) -> String {
+    pub(crate) fn grant_sql(&self) -> String {
         let passes = if self.grant_option { " WITH GRANT OPTION" } else { "" };
         format!(
             "GRANT {} ON {} TO {}{}{passes};",
@@ -105,7 +105,7 @@ impl MysqlGrant {
     }
 
     /// The statement that revokes it.
-    pub fn revoke_sql(&self) -> String {
+    pub(crate) fn revoke_sql(&self) -> String {
         let passes = if self.grant_option { ", GRANT OPTION" } else { "" };
         format!("REVOKE {}{passes} ON {} FROM {};", self.privileges.join(", "), self.target, self.account)
     }
@@ -195,7 +195,7 @@ fn unquote_target(place: &str) -> String {
 }
 
 /// What `SHOW GRANTS` says of an account; nothing when there is no such account.
-pub fn show_grants(
+pub(crate) fn show_grants(
     mysql: &MysqlClient,
     tools: &Tools<'_>,
     user: &str,
@@ -208,7 +208,11 @@ pub fn show_grants(
 }
 
 /// Whether a grant is there.
-pub fn is_granted(mysql: &MysqlClient, tools: &Tools<'_>, grant: &MysqlGrant) -> Result<bool, FunctionError> {
+pub(crate) fn is_granted(
+    mysql: &MysqlClient,
+    tools: &Tools<'_>,
+    grant: &MysqlGrant,
+) -> Result<bool, FunctionError> {
     let version = mysql.version(tools)?;
     // MySQL 8 answers `ALL` with all of their names.
     let everything = if version.contains("MariaDB") || grant.target != "*.*" {
@@ -221,14 +225,14 @@ pub fn is_granted(mysql: &MysqlClient, tools: &Tools<'_>, grant: &MysqlGrant) ->
 }
 
 /// Grants as a list, for a caller or the journal.
-pub fn grants_value(lines: Vec<String>) -> Value {
+pub(crate) fn grants_value(lines: Vec<String>) -> Value {
     lines.into_iter().map(Value::from).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::with_map_args;
     use super::*;
+    use crate::named_args::with_map_args;
 
     fn grant(json: &str) -> Result<MysqlGrant, FunctionError> {
         with_map_args(Value::from_json_str(json).unwrap().as_map().unwrap(), MysqlGrant::new)

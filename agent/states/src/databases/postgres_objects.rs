@@ -3,17 +3,17 @@
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
 use super::psql::{PsqlClient, quote_ident, quote_literal};
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 
 /// All databases, as `postgres.db_list` shows them.
-pub const LIST_DATABASES: &str = "SELECT datname AS \"Name\", r.rolname AS \"Owner\", pg_encoding_to_char(encoding) AS \"Encoding\", \
+pub(crate) const LIST_DATABASES: &str = "SELECT datname AS \"Name\", r.rolname AS \"Owner\", pg_encoding_to_char(encoding) AS \"Encoding\", \
      datcollate AS \"Collate\", datctype AS \"Ctype\", datacl AS \"Access privileges\", spcname AS \"Tablespace\" \
      FROM pg_database d JOIN pg_roles r ON r.oid = d.datdba JOIN pg_tablespace t ON t.oid = d.dattablespace";
 
 /// The statement that makes a database.
-pub fn create_database(named_args: &NamedArgs<'_>, name: &str) -> String {
+pub(crate) fn create_database(named_args: &NamedArgs<'_>, name: &str) -> String {
     let mut words = String::new();
     type Quote = fn(&str) -> String;
     let options: [(&str, &str, Quote); 6] = [
@@ -33,7 +33,7 @@ pub fn create_database(named_args: &NamedArgs<'_>, name: &str) -> String {
 }
 
 /// Gives a database another owner or tablespace.
-pub fn alter_database(
+pub(crate) fn alter_database(
     psql: &PsqlClient,
     tools: &Tools<'_>,
     named_args: &NamedArgs<'_>,
@@ -57,7 +57,7 @@ pub fn alter_database(
 }
 
 /// Gives everything in a database to one owner, in one transaction.
-pub fn reassign_owner(psql: &PsqlClient, tools: &Tools<'_>, owner: &str) -> Result<(), FunctionError> {
+pub(crate) fn reassign_owner(psql: &PsqlClient, tools: &Tools<'_>, owner: &str) -> Result<(), FunctionError> {
     let ours = "NOT IN ('pg_catalog', 'information_schema', 'pg_toast')";
     let query = format!(
         "SELECT 'SCHEMA ' || quote_ident(nspname) AS what FROM pg_namespace WHERE nspname {ours} AND nspname NOT LIKE 'pg_%' \
@@ -82,7 +82,7 @@ pub fn reassign_owner(psql: &PsqlClient, tools: &Tools<'_>, owner: &str) -> Resu
 }
 
 /// The statements that take a database away, and whoever uses it.
-pub fn drop_database(name: &str) -> String {
+pub(crate) fn drop_database(name: &str) -> String {
     format!(
         "REVOKE CONNECT ON DATABASE {0} FROM public;\n\
          SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {1} AND pid <> pg_backend_pid();\n\
@@ -93,38 +93,38 @@ pub fn drop_database(name: &str) -> String {
 }
 
 /// What a listing says of one name.
-pub fn find_by_name<'m>(all: &'m Map, name: &str) -> Option<&'m Map> {
+pub(crate) fn find_by_name<'m>(all: &'m Map, name: &str) -> Option<&'m Map> {
     all.get(name).and_then(Value::as_map)
 }
 
 /// All schemas of a database.
-pub const LIST_SCHEMAS: &str = "SELECT nspname AS \"name\", nspacl AS \"acl\", r.rolname AS \"owner\" \
+pub(crate) const LIST_SCHEMAS: &str = "SELECT nspname AS \"name\", nspacl AS \"acl\", r.rolname AS \"owner\" \
      FROM pg_namespace n LEFT JOIN pg_roles r ON r.oid = n.nspowner";
 
 /// All extensions that a database has.
-pub const LIST_EXTENSIONS: &str = "SELECT e.extname AS \"name\", e.*, n.nspname AS \"schema_name\" \
+pub(crate) const LIST_EXTENSIONS: &str = "SELECT e.extname AS \"name\", e.*, n.nspname AS \"schema_name\" \
      FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace";
 
 /// All extensions that a database could have.
-pub const LIST_AVAILABLE_EXTENSIONS: &str =
+pub(crate) const LIST_AVAILABLE_EXTENSIONS: &str =
     "SELECT name AS \"Name\", name, default_version, comment FROM pg_available_extensions()";
 
 /// All tablespaces.
-pub const LIST_TABLESPACES: &str = "SELECT spcname AS \"Name\", r.rolname AS \"Owner\", spcacl AS \"ACL\", spcoptions AS \"Opts\", \
+pub(crate) const LIST_TABLESPACES: &str = "SELECT spcname AS \"Name\", r.rolname AS \"Owner\", spcacl AS \"ACL\", spcoptions AS \"Opts\", \
      pg_tablespace_location(t.oid) AS \"Location\" FROM pg_tablespace t JOIN pg_roles r ON r.oid = t.spcowner";
 
 /// All languages of a database.
-pub const LIST_LANGUAGES: &str = "SELECT lanname AS \"Name\" FROM pg_language";
+pub(crate) const LIST_LANGUAGES: &str = "SELECT lanname AS \"Name\" FROM pg_language";
 
 /// The statement that makes a schema.
-pub fn create_schema(named_args: &NamedArgs<'_>, name: &str) -> String {
+pub(crate) fn create_schema(named_args: &NamedArgs<'_>, name: &str) -> String {
     let owner =
         named_args.text("owner").map(|o| format!(" AUTHORIZATION {}", quote_ident(&o))).unwrap_or_default();
     format!("CREATE SCHEMA {}{owner};", quote_ident(name))
 }
 
 /// The statement that makes a tablespace.
-pub fn create_tablespace(
+pub(crate) fn create_tablespace(
     named_args: &NamedArgs<'_>,
     name: &str,
     directory: &str,
@@ -142,7 +142,7 @@ pub fn create_tablespace(
 }
 
 /// `seq_page_cost = 1.1` of a tablespace.
-pub fn tablespace_setting(key: &Value, value: &Value) -> Result<String, FunctionError> {
+pub(crate) fn tablespace_setting(key: &Value, value: &Value) -> Result<String, FunctionError> {
     let number = value.as_number().or_else(|| value.as_str().and_then(|t| t.parse().ok()));
     let number =
         number.ok_or_else(|| FunctionError::bad_arguments("an option of a tablespace must be a number"))?;
@@ -150,7 +150,7 @@ pub fn tablespace_setting(key: &Value, value: &Value) -> Result<String, Function
 }
 
 /// The statements that install an extension, or move and update it; empty when there is nothing to do.
-pub fn extension_sql(named_args: &NamedArgs<'_>, name: &str, now: Option<&Map>) -> String {
+pub(crate) fn extension_sql(named_args: &NamedArgs<'_>, name: &str, now: Option<&Map>) -> String {
     let (schema, version) = (named_args.text("schema"), named_args.text("ext_version"));
     let Some(now) = now else {
         let exists = if named_args.flag("if_not_exists").unwrap_or(true) { " IF NOT EXISTS" } else { "" };
@@ -184,7 +184,7 @@ pub fn extension_sql(named_args: &NamedArgs<'_>, name: &str, now: Option<&Map>) 
 }
 
 /// The statement that takes an extension away.
-pub fn drop_extension(named_args: &NamedArgs<'_>, name: &str) -> String {
+pub(crate) fn drop_extension(named_args: &NamedArgs<'_>, name: &str) -> String {
     let cascade = if named_args.flag("cascade").unwrap_or(true) && !named_args.is_enabled("restrict") {
         " CASCADE"
     } else {

@@ -1,12 +1,12 @@
 //! Privileges of PostgreSQL: an object and a role in, what the role may do with it and the statements that change it out.
 //!
-//! Law: names of objects come quoted from the server itself, and a privilege is one that the server knows for such objects.
+//! Names of objects come quoted from the server itself, and a privilege is one that the server knows for such objects.
 
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
 use super::psql::{PsqlClient, quote_ident, quote_literal};
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 
 /// A kind of objects: its name, the server's letter for it, and what selects `what`, `owner` and `acl` of it. `$s` stands for
@@ -49,20 +49,20 @@ const OBJECT_KINDS: [ObjectKind; 7] = [
 ];
 
 /// What is asked for: a role, an object (or all of a schema) and privileges.
-pub struct PrivilegeRequest {
-    pub role: String,
+pub(crate) struct PrivilegeRequest {
+    pub(crate) role: String,
     /// The object, or the group for a membership.
-    pub object: String,
+    pub(crate) object: String,
     kind: Option<ObjectKind>,
     schema: String,
     /// In capitals; `ALL` stands for all that there are.
-    pub privileges: Vec<String>,
+    pub(crate) privileges: Vec<String>,
     grant_option: bool,
 }
 
 impl PrivilegeRequest {
     /// Reads it.
-    pub fn new(named_args: &NamedArgs<'_>) -> Result<Self, FunctionError> {
+    pub(crate) fn new(named_args: &NamedArgs<'_>) -> Result<Self, FunctionError> {
         let kind = named_args.require_text("object_type")?.to_ascii_lowercase();
         let found = OBJECT_KINDS.into_iter().find(|(name, _, _)| *name == kind);
         let privileges: Vec<String> = named_args
@@ -100,7 +100,11 @@ impl PrivilegeRequest {
     }
 
     /// What the role may do: by object a mapping of privileges to whether they can be passed on.
-    pub fn current_privileges(&self, psql: &PsqlClient, tools: &Tools<'_>) -> Result<Map, FunctionError> {
+    pub(crate) fn current_privileges(
+        &self,
+        psql: &PsqlClient,
+        tools: &Tools<'_>,
+    ) -> Result<Map, FunctionError> {
         let query = match self.kind {
             None => format!(
                 "SELECT quote_ident(g.rolname) AS what, CASE WHEN m.roleid IS NULL THEN NULL ELSE 'MEMBER' END AS priv, \
@@ -149,7 +153,7 @@ impl PrivilegeRequest {
     }
 
     /// True when the role has everything that is asked for (`all`), or some of it.
-    pub fn has_privileges(
+    pub(crate) fn has_privileges(
         &self,
         psql: &PsqlClient,
         tools: &Tools<'_>,
@@ -174,7 +178,7 @@ impl PrivilegeRequest {
     }
 
     /// The statement that grants or revokes what is asked for.
-    pub fn change_sql(&self, grants: bool, now: &Map) -> Result<String, FunctionError> {
+    pub(crate) fn change_sql(&self, grants: bool, now: &Map) -> Result<String, FunctionError> {
         let role = quote_grantee(&self.role);
         let (verb, to) = if grants { ("GRANT", "TO") } else { ("REVOKE", "FROM") };
         let Some((kind, _, _)) = self.kind else {
@@ -193,7 +197,7 @@ impl PrivilegeRequest {
     }
 
     /// The statements that give a role what it had once.
-    pub fn restore_sql(&self, was: &Map) -> String {
+    pub(crate) fn restore_sql(&self, was: &Map) -> String {
         let role = quote_grantee(&self.role);
         let mut sql = String::new();
         for (what, held) in was.iter() {

@@ -10,12 +10,12 @@ use sha2::Sha256;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
 use super::psql::{PsqlClient, quote_ident, quote_literal};
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 
 /// What can be switched: the argument, its name among the attributes, its word in a statement.
-pub const ROLE_FLAGS: [(&str, &str, &str); 6] = [
+pub(crate) const ROLE_FLAGS: [(&str, &str, &str); 6] = [
     ("createdb", "can create databases", "CREATEDB"),
     ("inherit", "inherits privileges", "INHERIT"),
     ("login", "can login", "LOGIN"),
@@ -25,7 +25,11 @@ pub const ROLE_FLAGS: [(&str, &str, &str); 6] = [
 ];
 
 /// All roles with their attributes, as `postgres.user_list` shows them.
-pub fn list_roles(psql: &PsqlClient, tools: &Tools<'_>, with_password: bool) -> Result<Map, FunctionError> {
+pub(crate) fn list_roles(
+    psql: &PsqlClient,
+    tools: &Tools<'_>,
+    with_password: bool,
+) -> Result<Map, FunctionError> {
     let (column, join) = match with_password {
         true => (", a.rolpassword AS \"password\"", " LEFT JOIN pg_authid a ON a.oid = r.oid"),
         false => ("", ""),
@@ -65,7 +69,7 @@ fn typed_value(key: &Value, value: &Value) -> Value {
 }
 
 /// What of a role differs from what is asked for, in Salt's words; a password only as true.
-pub fn role_differences(
+pub(crate) fn role_differences(
     named_args: &NamedArgs<'_>,
     name: &str,
     now: &Map,
@@ -105,7 +109,7 @@ pub fn role_differences(
 }
 
 /// The statement that makes a new role; users may log in, groups may not.
-pub fn create_role_sql(
+pub(crate) fn create_role_sql(
     named_args: &NamedArgs<'_>,
     name: &str,
     is_user: bool,
@@ -129,7 +133,7 @@ pub fn create_role_sql(
 }
 
 /// The statement that mends a role.
-pub fn alter_role_sql(
+pub(crate) fn alter_role_sql(
     named_args: &NamedArgs<'_>,
     name: &str,
     update: &Map,
@@ -148,7 +152,7 @@ pub fn alter_role_sql(
 }
 
 /// The statement that makes a role as it was once listed.
-pub fn restore_role_sql(name: &str, was: &Map, is_new: bool) -> String {
+pub(crate) fn restore_role_sql(name: &str, was: &Map, is_new: bool) -> String {
     let verb = if is_new { "CREATE" } else { "ALTER" };
     let mut words = String::new();
     for (_, attribute, word) in ROLE_FLAGS {
@@ -166,7 +170,7 @@ fn flag_clause(flag: Option<bool>, word: &str) -> String {
     flag.map_or_else(String::new, |on| format!(" {}{word}", if on { "" } else { "NO" }))
 }
 
-pub fn grant_groups_sql(name: &str, groups: Vec<String>) -> String {
+pub(crate) fn grant_groups_sql(name: &str, groups: Vec<String>) -> String {
     groups.iter().map(|g| format!("GRANT {} TO {};\n", quote_ident(g), quote_ident(name))).collect()
 }
 
@@ -281,8 +285,8 @@ fn scram_verifier(password: &str, salt: &[u8], rounds: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::with_map_args;
     use super::*;
+    use crate::named_args::with_map_args;
 
     const MD5: &str = "md5c0d0a2c5f48b91d8e16412ff4dc7b994";
     const SCRAM: &str = "SCRAM-SHA-256$4096:MDEyMzQ1Njc4OWFiY2RlZg==$bpSY5Ze9NUH+I35LC3gVq+DpBfK46iXBxvhAKqVu9pE=:VpYlBuxyzeCI1KnctrefdljpB1mk3Gp7sBI/t11+NkQ=";

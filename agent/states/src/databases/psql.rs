@@ -8,7 +8,7 @@ use std::time::Duration;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::NamedArgs;
+use crate::named_args::NamedArgs;
 use zagent_host::Tools;
 use zagent_host::exec::command_options::RunAsUser;
 
@@ -17,7 +17,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Whom to ask, and as whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PsqlClient {
+pub(crate) struct PsqlClient {
     /// The system user that runs the client.
     runas: Option<String>,
     host: Option<String>,
@@ -25,17 +25,17 @@ pub struct PsqlClient {
     user: Option<String>,
     password: Option<String>,
     /// The database that is worked in.
-    pub db: Option<String>,
+    pub(crate) db: Option<String>,
 }
 
 impl PsqlClient {
     /// By the arguments of a state (and of functions about schemas).
-    pub fn from_state_args(named_args: &NamedArgs<'_>) -> Self {
+    pub(crate) fn from_state_args(named_args: &NamedArgs<'_>) -> Self {
         Self::from_keys(named_args, ["user", "db_host", "db_port", "db_user", "db_password"])
     }
 
     /// By the arguments of a function.
-    pub fn from_function_args(named_args: &NamedArgs<'_>) -> Self {
+    pub(crate) fn from_function_args(named_args: &NamedArgs<'_>) -> Self {
         Self::from_keys(named_args, ["runas", "host", "port", "user", "password"])
     }
 
@@ -49,12 +49,12 @@ impl PsqlClient {
     }
 
     /// The same in another database.
-    pub fn in_database(&self, db: &str) -> Self {
+    pub(crate) fn in_database(&self, db: &str) -> Self {
         Self { db: Some(db.to_owned()), ..self.clone() }
     }
 
     /// The key of a thing there, for the journal: without the password.
-    pub fn journal_key(&self, name: &str) -> Value {
+    pub(crate) fn journal_key(&self, name: &str) -> Value {
         let mut key = Map::from_iter([("name", Value::from(name))]);
         let is_local = uses_socket(self.host.as_ref());
         // What `by` would say anyway is left out.
@@ -74,12 +74,12 @@ impl PsqlClient {
     }
 
     /// Whom a key of the journal speaks of.
-    pub fn from_journal_key(named_args: &NamedArgs<'_>) -> Self {
+    pub(crate) fn from_journal_key(named_args: &NamedArgs<'_>) -> Self {
         Self::from_function_args(named_args)
     }
 
     /// What the client prints for some statements.
-    pub fn run(&self, tools: &Tools<'_>, sql: &str) -> Result<String, FunctionError> {
+    pub(crate) fn run(&self, tools: &Tools<'_>, sql: &str) -> Result<String, FunctionError> {
         if sql.contains('\0') {
             return Err(FunctionError::bad_arguments("a zero byte cannot be in a statement"));
         }
@@ -101,7 +101,7 @@ impl PsqlClient {
             }
         }
         if let Some(name) = &self.runas {
-            let account = RunAsUser::find(name).map_err(FunctionError::failed)?;
+            let account = RunAsUser::find(tools.machine, name).map_err(FunctionError::failed)?;
             command.env.push(("HOME".into(), account.home.into()));
             command.user = Some(account.ids);
         }
@@ -114,7 +114,7 @@ impl PsqlClient {
     }
 
     /// The rows of a query; what is null is an empty text.
-    pub fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Map>, FunctionError> {
+    pub(crate) fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Map>, FunctionError> {
         let query = query.trim().trim_end_matches(';');
         let sql = format!(
             "SET default_transaction_read_only = on;\nSET datestyle = 'ISO, MDY';\nCOPY ({query}\n) TO STDOUT WITH CSV HEADER;\n"
@@ -123,7 +123,7 @@ impl PsqlClient {
     }
 
     /// The rows of a query by their first column, as Salt shows them.
-    pub fn rows_by_name(&self, tools: &Tools<'_>, query: &str) -> Result<Map, FunctionError> {
+    pub(crate) fn rows_by_name(&self, tools: &Tools<'_>, query: &str) -> Result<Map, FunctionError> {
         let mut all = Map::new();
         for mut row in self.rows(tools, query)? {
             let Some(first) = row.keys().next().and_then(Value::as_str).map(str::to_owned) else { continue };
@@ -149,12 +149,12 @@ fn first_error(words: &str) -> String {
 }
 
 /// A name in a statement.
-pub fn quote_ident(name: &str) -> String {
+pub(crate) fn quote_ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A text in a statement, whatever the server makes of backslashes.
-pub fn quote_literal(text: &str) -> String {
+pub(crate) fn quote_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     if doubled.contains('\\') {
         format!(" E'{}'", doubled.replace('\\', "\\\\"))

@@ -1,13 +1,15 @@
 //! States of the module `debconf`: answers that packages of Debian ask for.
 //!
-//! Law: answers are read from debconf's own files and given by its own program.
+//! Answers are read from debconf's own files and given by its own program.
+
+pub(crate) mod functions;
 
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use crate::file::{args, sources};
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs, Undoable};
 use crate::{ApplyResult, CheckResult, Effects, FileTemplate, State, StateCtx, StateError};
+use crate::{BuildResult, ChunkArgs, StateModule, Undoable};
 use zagent_host::exec::command_options::value_text;
 use zagent_host::{Machine, Tools};
 
@@ -109,8 +111,17 @@ pub fn set_selections(tools: &Tools<'_>, answers: &[DebconfAnswer]) -> Result<()
     Err(FunctionError::failed(format!("Some settings failed to be applied. {}", said.message())))
 }
 
+/// The module `debconf`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "debconf",
+    build,
+    functions: functions::TABLE,
+    undo: &[&DEBCONF_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(match fun {
         "set" => answers_from_args(args).map(|wanted| boxed(AnswerSource::Given(wanted))),
         "set_file" => args.text("source").and_then(|source| {
@@ -248,8 +259,6 @@ fn masked_value(answer: &DebconfAnswer) -> &str {
 struct DebconfUndo;
 
 const DEBCONF_UNDO: DebconfUndo = DebconfUndo;
-/// The same, for those who put things back.
-pub const UNDOABLE: &dyn Undoable = &DEBCONF_UNDO;
 
 fn parse_key(key: &Value) -> (String, String) {
     let text = |n: usize| key.as_list().and_then(|l| l.get(n)).map(value_text).unwrap_or_default();

@@ -1,6 +1,10 @@
 //! States of the module `environ`: variables that the commands of later states see.
 //!
-//! Law: the agent's own environment stays as it is; a run ends with what it set.
+//! Law: the agent's own environment is never changed (held by `clippy.toml`); what a run sets ends with the run.
+
+#![expect(clippy::disallowed_methods, reason = "reads the variables that this state manages")]
+
+pub(crate) mod functions;
 
 use std::sync::PoisonError;
 
@@ -8,11 +12,21 @@ use zagent_config::{Map, Value};
 
 use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::exec::command_options::value_text;
 
+/// The module `environ`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "environ",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "setenv").then(|| {
         if args.flag("clear_all", false) {
             return Err(StateError::new("`clear_all` would take away what the agent itself needs"));

@@ -1,15 +1,27 @@
 //! States of the module `event`: something is told to whoever listens to the log and to the agent itself (`zagent/reboot`).
 //!
-//! Law: an event is an act; there is no bus, and nothing waits for an answer.
+//! An event is an act; there is no bus, and nothing waits for an answer.
+
+pub(crate) mod functions;
 
 use zagent_config::{Map, Value};
 
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
+    StateModule,
+};
+
+/// The module `event`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "event",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
 };
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let waits = match fun {
         "send" | "fire_master" => false,
         "wait" => true,

@@ -12,15 +12,25 @@ use zagent_config::settings::parse_duration;
 use zagent_config::{Map, Value};
 
 use self::decide::{ExecDecision, ExecFacts, decide};
-use super::{ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError};
+use super::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError, StateModule,
+};
 use zagent_config::error_chain;
-use zagent_host::exec;
 use zagent_host::exec::command_options::{CommandOptions, OptionKeys, salt_retcode, value_text};
 use zagent_host::exec::shell_words;
 use zagent_host::exec::{ExitOutcome, ExitReason};
 
+/// The module `exec`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "exec",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "run").then(|| ExecRun::read(args).map(|exec| Box::new(exec) as Box<dyn State>))
 }
 
@@ -127,7 +137,7 @@ impl ExecRun {
         let umask = if is_guard {
             None
         } else {
-            CommandOptions::from_args(&self.single_arg("umask"), OptionKeys::All, &[])?.umask
+            CommandOptions::from_args(ctx.machine, &self.single_arg("umask"), OptionKeys::All, &[])?.umask
         };
         let options = CommandOptions {
             cwd,
@@ -139,8 +149,9 @@ impl ExecRun {
             ..runas
         };
         let words = self.argv(line).map_err(|f| f.result.comment)?;
-        let command = options.with_deadline(ctx.deadline).command(words).map_err(|e| error_chain(&e))?;
-        exec::run(&command).map_err(|e| error_chain(&e))
+        let command =
+            options.with_deadline(ctx.deadline).command(ctx.machine, words).map_err(|e| error_chain(&e))?;
+        ctx.machine.run(&command).map_err(|e| error_chain(&e))
     }
 
     fn single_arg(&self, key: &str) -> Map {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::{ChunkArgs, StateCtx, StateError};
 use zagent_config::error_chain;
-use zagent_host::exec;
 use zagent_host::exec::command_options::CommandOptions;
 use zagent_host::exec::shell_words;
 use zagent_host::fs::FileMeta;
+use zagent_host::temp_file;
 
 /// A command that must like the new content.
 #[derive(Clone, Debug)]
@@ -38,8 +38,9 @@ impl CheckCmd {
     pub fn run(&self, ctx: &StateCtx<'_>, content: &[u8], meta: FileMeta) -> Result<(), StateError> {
         let unable = |error: String| StateError::new(format!("Unable to check_cmd file: {error}"));
         let io = |e: std::io::Error| unable(e.to_string());
-        let dir = self.tmp_dir.clone().unwrap_or_else(std::env::temp_dir);
-        let mut file = tempfile::Builder::new().suffix(&self.tmp_ext).tempfile_in(dir).map_err(io)?;
+        let dir = self.tmp_dir.clone().unwrap_or_else(|| temp_file::temp_dir(ctx.machine));
+        let host_dir = ctx.machine.to_host_path(&dir).map_err(io)?;
+        let mut file = tempfile::Builder::new().suffix(&self.tmp_ext).tempfile_in(host_dir).map_err(io)?;
         // The owner first: a content must not be readable to whom it is not meant for.
         std::os::unix::fs::fchown(file.as_file(), meta.uid, meta.gid).map_err(io)?;
         file.write_all(content).map_err(io)?;
@@ -49,11 +50,14 @@ impl CheckCmd {
         let path = file.into_temp_path();
         let mut words = shell_words::split(&self.command)
             .ok_or_else(|| unable("a quotation mark is not closed".into()))?;
-        words.push(path.to_string_lossy().into_owned());
+        let named = dir.join(path.file_name().unwrap_or_default());
+        words.push(named.to_string_lossy().into_owned());
         let options = CommandOptions { cancel: Some(Arc::clone(ctx.cancel)), ..CommandOptions::default() };
-        let command =
-            options.with_deadline(ctx.deadline).command(words).map_err(|e| unable(error_chain(&e)))?;
-        let outcome = exec::run(&command).map_err(|e| unable(error_chain(&e)))?;
+        let command = options
+            .with_deadline(ctx.deadline)
+            .command(ctx.machine, words)
+            .map_err(|e| unable(error_chain(&e)))?;
+        let outcome = ctx.machine.run(&command).map_err(|e| unable(error_chain(&e)))?;
         if outcome.success() {
             return Ok(());
         }

@@ -11,6 +11,7 @@ use super::perms::{Perms, octal_mode};
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
 };
+use zagent_host::Machine;
 use zagent_host::fs::{FileKind, FileMeta, Stat};
 
 /// Nested directories of one copy before it gives up.
@@ -71,24 +72,24 @@ impl FileCopy {
     }
 
     /// Owner and mode of the copy.
-    fn meta(&self, source: &Stat) -> Result<FileMeta, StateError> {
+    fn meta(&self, ctx: &StateCtx<'_>, source: &Stat) -> Result<FileMeta, StateError> {
         if self.preserve {
             return Ok(FileMeta { mode: Some(source.mode), uid: Some(source.uid), gid: Some(source.gid) });
         }
-        let meta = self.perms.meta()?;
+        let meta = self.perms.meta(ctx.machine)?;
         Ok(FileMeta { mode: Some(self.perms.mode.unwrap_or(source.mode)), ..meta })
     }
 
-    fn note_metadata(&self, source: &Stat, changes: &mut Map) {
+    fn note_metadata(&self, machine: &Machine, source: &Stat, changes: &mut Map) {
         let own = rustix::process::geteuid().as_raw();
         if self.preserve {
             return;
         }
-        if let Some(user) = self.perms.owner.user().filter(|who| who.uid() != Some(own)) {
+        if let Some(user) = self.perms.owner.user().filter(|who| who.uid(machine) != Some(own)) {
             changes.insert("user", user);
         }
         let own = rustix::process::getegid().as_raw();
-        if let Some(group) = self.perms.owner.group().filter(|who| who.gid() != Some(own)) {
+        if let Some(group) = self.perms.owner.group().filter(|who| who.gid(machine) != Some(own)) {
             changes.insert("group", group);
         }
         if let Some(mode) = self.perms.mode.filter(|mode| *mode != source.mode) {
@@ -156,7 +157,7 @@ impl State for FileCopy {
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let source = self.source_stat(ctx)?;
         let path = self.destination(ctx)?;
-        let meta = self.meta(&source)?;
+        let meta = self.meta(ctx, &source)?;
         let mut comment = format!("Copied \"{}\" to \"{}\"", self.source.display(), self.name.display());
         if let Some(found) = ctx.fs.lstat(&path)? {
             if !self.force {
@@ -180,7 +181,7 @@ impl State for FileCopy {
         copy_entry(ctx, &self.source, &path, meta)?;
         let mut changes = Map::new();
         changes.insert(path.to_string_lossy().into_owned(), self.source.to_string_lossy().into_owned());
-        self.note_metadata(&source, &mut changes);
+        self.note_metadata(ctx.machine, &source, &mut changes);
         Ok(ApplyResult::new(comment, changes))
     }
 

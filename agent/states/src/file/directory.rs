@@ -192,12 +192,12 @@ impl FileDirectory {
         let mut plan = DirectoryPlan::default();
         if let Some(recurse) = self.recurse {
             self.walk_entries(ctx, &recurse, levels, |path, found, perms| {
-                plan.note(path, perms.changes(found));
+                plan.note(path, perms.changes(ctx.machine, found));
                 Ok(())
             })?;
         }
         if !self.children_only {
-            plan.note(&self.path, self.own_perms(ctx.compat).changes(found));
+            plan.note(&self.path, self.own_perms(ctx.compat).changes(ctx.machine, found));
         }
         if self.clean {
             let keep = KeptPaths::find_required(ctx, &self.path, &self.require)?;
@@ -259,7 +259,7 @@ impl FileDirectory {
 
     fn make_directory(&self, ctx: &StateCtx<'_>, mut changes: Map) -> Result<ApplyResult, StateError> {
         changes.insert(self.shown_path(), new_dir_changes());
-        let meta = self.perms.meta()?;
+        let meta = self.perms.meta(ctx.machine)?;
         if !parents::parent_exists(ctx, &self.path)? {
             if !self.makedirs {
                 let comment = format!("No directory to create {} in", self.path.display());
@@ -323,15 +323,15 @@ fn set_perms(
     follow: bool,
     changes: &mut Map,
 ) -> Result<(), StateError> {
-    if perms.matches(found) {
+    if perms.matches(ctx.machine, found) {
         return Ok(());
     }
-    let mut meta = perms.meta()?;
+    let mut meta = perms.meta(ctx.machine)?;
     if found.kind == FileKind::Link {
         meta.mode = None;
     }
     ctx.fs.set_meta(path, meta, follow)?;
-    for (key, value) in perms.changes(found).iter() {
+    for (key, value) in perms.changes(ctx.machine, found).iter() {
         changes.insert(key.clone(), value.clone());
     }
     Ok(())
@@ -392,7 +392,7 @@ impl State for FileDirectory {
         };
         let levels = self.levels(ctx)?;
         let is_alone = self.recurse.is_none() && !self.clean;
-        let plan = match is_alone && (self.children_only || self.perms.matches(&found)) {
+        let plan = match is_alone && (self.children_only || self.perms.matches(ctx.machine, &found)) {
             true => DirectoryPlan::default(),
             false => self.plan(ctx, &found, &levels)?,
         };
@@ -406,7 +406,7 @@ impl State for FileDirectory {
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.perms.owner.ids()?;
+        self.perms.owner.ids(ctx.machine)?;
         let itself = ctx.fs.lstat(&self.path)?;
         let changes = match self.obstacle(ctx, itself.as_ref())? {
             Some(obstacle) => self.remove_obstacle(ctx, obstacle)?,

@@ -58,7 +58,7 @@ pub fn build(args: &ChunkArgs<'_>) -> BuildResult {
 
 impl FileHardlink {
     fn current_status(&self, ctx: &StateCtx<'_>) -> Result<HardlinkStatus, StateError> {
-        verify_owner(&self.owner)?;
+        verify_owner(ctx.machine, &self.owner)?;
         let dir = |path: &Path, way: &str| {
             Err(StateError::new(format!("Unable to hard link {way} directory {}", path.display())))
         };
@@ -131,9 +131,12 @@ impl State for FileHardlink {
                 let parent = self.path.parent().unwrap_or(&self.path).display();
                 return Err(StateError::new(format!("Directory {parent} for hard link is not present")));
             }
-            let owner =
-                if ctx.compat == Compat::Salt { self.owner.or_current_user() } else { self.owner.clone() };
-            let ids = owner.ids()?;
+            let owner = if ctx.compat == Compat::Salt {
+                self.owner.or_current_user(ctx.machine)
+            } else {
+                self.owner.clone()
+            };
+            let ids = owner.ids(ctx.machine)?;
             parents::make_parents(
                 ctx,
                 &self.path,

@@ -4,15 +4,19 @@ use std::path::Path;
 
 use super::owner::Owner;
 use crate::StateError;
+use zagent_host::Machine;
 
 /// Fails in Salt's words when a user or group does not exist.
 ///
 /// # Errors
 /// Fails then.
-pub fn verify_owner(owner: &Owner) -> Result<(), StateError> {
-    let user = owner.user().filter(|who| who.uid().is_none()).map(|who| format!("User {who} does not exist"));
-    let group =
-        owner.group().filter(|who| who.gid().is_none()).map(|who| format!("Group {who} does not exist"));
+pub fn verify_owner(machine: &Machine, owner: &Owner) -> Result<(), StateError> {
+    let user =
+        owner.user().filter(|who| who.uid(machine).is_none()).map(|who| format!("User {who} does not exist"));
+    let group = owner
+        .group()
+        .filter(|who| who.gid(machine).is_none())
+        .map(|who| format!("Group {who} does not exist"));
     fail_with_faults(&user.into_iter().chain(group).collect::<Vec<_>>())
 }
 

@@ -1,7 +1,6 @@
 //! `file.managed`: a file with this content, owner and mode.
 //!
-//! Law: a file that is right costs one look and no allocation beyond its words; no difference is written out unless
-//! there is one.
+//! A file that is right is compared once; a diff is made only when there is a difference.
 
 pub mod apply;
 pub mod check;
@@ -273,7 +272,7 @@ impl State for FileManaged {
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.perms.owner.ids()?;
+        self.perms.owner.ids(ctx.machine)?;
         let done = match self.current_status(ctx, true)? {
             ManagedStatus::NotCreated => ApplyResult::default(),
             ManagedStatus::ContentIgnored(found) => self.apply_metadata(ctx, &found)?,

@@ -90,18 +90,18 @@ impl State for FileMknod {
         let (path, title) = (self.path.display(), self.kind_names().0);
         match self.find_node(ctx)? {
             None => Ok(CheckResult::drifted(format!("{title} {path} is set to be created"), Map::new())),
-            Some(found) if self.perms.matches(&found) => {
+            Some(found) if self.perms.matches(ctx.machine, &found) => {
                 Ok(CheckResult::in_sync(format!("{title} {path} is in the correct state")))
             }
-            Some(found) => Ok(CheckResult::drifted("", self.perms.changes(&found))),
+            Some(found) => Ok(CheckResult::drifted("", self.perms.changes(ctx.machine, &found))),
         }
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let meta = self.perms.meta()?;
+        let meta = self.perms.meta(ctx.machine)?;
         if let Some(found) = self.find_node(ctx)? {
             ctx.fs.set_meta(&self.path, meta, true)?;
-            return Ok(ApplyResult::new("", self.perms.changes(&found)));
+            return Ok(ApplyResult::new("", self.perms.changes(ctx.machine, &found)));
         }
         parents::make_parents(ctx, &self.path, FileMeta { mode: None, ..meta })?;
         ctx.fs.make_node(&self.path, self.kind, self.device, meta)?;

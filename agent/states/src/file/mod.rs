@@ -1,5 +1,10 @@
 //! States of the module `file`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "ages, backups and downloads depend on the current time, `~` on the environment"
+)]
+
 pub mod functions;
 
 pub mod absent;
@@ -39,7 +44,7 @@ pub mod tidied;
 pub mod touch;
 pub mod walk;
 
-use super::{BuildResult, ChunkArgs, StateCtx, StateError};
+use super::{BuildResult, ChunkArgs, StateCtx, StateError, StateModule};
 
 /// What a source holds that is not on this host: of the state tree, or from the network; nothing for a path of this host.
 ///
@@ -67,7 +72,16 @@ pub fn fetch_remote(ctx: &StateCtx<'_>, env: &str, text: &str) -> Result<Option<
     Ok(Some(bytes))
 }
 
+/// The module `file`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "file",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     builders::build(fun, args).or_else(|| edit::build(fun, args))
 }

@@ -2,16 +2,15 @@
 //!
 //! Law: a name that nobody has is a failure in Salt's words; it is never taken for somebody else.
 
-use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 
-use nix::unistd::{Gid, Group, Uid, User};
 use zagent_config::Value;
 
 use crate::assumed_accounts;
 use crate::assumed_accounts::AccountKind;
 use crate::{ChunkArgs, StateCtx, StateError};
+use zagent_host::Machine;
+use zagent_host::accounts::account_ids;
 use zagent_host::fs::Stat;
 
 /// Who should own something, as a state says it; what it does not say stays as it is.
@@ -67,22 +66,23 @@ impl Owner {
     }
 
     /// The same, with who runs this where nobody is asked for: the user, and then the main group of the user.
-    pub fn or_current_user(&self) -> Self {
-        let user = self.user.clone().unwrap_or_else(|| AccountRef::Number(Uid::effective().as_raw()));
+    pub fn or_current_user(&self, machine: &Machine) -> Self {
+        let user =
+            self.user.clone().unwrap_or_else(|| AccountRef::Number(rustix::process::geteuid().as_raw()));
         let group = self.group.clone().or_else(|| {
-            let account = user.uid().and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten());
-            account.map(|account| AccountRef::Number(account.gid.as_raw()))
+            let account = user.uid(machine).and_then(|uid| account_ids::user_by_uid(machine, uid));
+            account.and_then(|account| u32::try_from(account.gid).ok()).map(AccountRef::Number)
         });
         Self { user: Some(user), group }
     }
 
     /// `user:group` in words, what is not asked for as it is found.
-    pub fn describe(&self, found: &Stat) -> String {
+    pub fn describe(&self, machine: &Machine, found: &Stat) -> String {
         let text = |value: Value| zagent_compiler::name_text(&value);
-        let uid = self.user.as_ref().map_or(Some(found.uid), AccountRef::uid);
-        let gid = self.group.as_ref().map_or(Some(found.gid), AccountRef::gid);
-        let user = uid.map_or_else(String::new, |uid| text(user_name(uid)));
-        let group = gid.map_or_else(String::new, |gid| text(group_name(gid)));
+        let uid = self.user.as_ref().map_or(Some(found.uid), |who| who.uid(machine));
+        let gid = self.group.as_ref().map_or(Some(found.gid), |who| who.gid(machine));
+        let user = uid.map_or_else(String::new, |uid| text(user_name(machine, uid)));
+        let group = gid.map_or_else(String::new, |gid| text(group_name(machine, gid)));
         format!("{user}:{group}")
     }
 
@@ -97,18 +97,18 @@ impl Owner {
     }
 
     /// True when an entry is owned as asked for; who does not exist owns nothing.
-    pub fn matches(&self, found: &Stat) -> bool {
-        self.user.as_ref().is_none_or(|who| who.uid() == Some(found.uid))
-            && self.group.as_ref().is_none_or(|who| who.gid() == Some(found.gid))
+    pub fn matches(&self, machine: &Machine, found: &Stat) -> bool {
+        self.user.as_ref().is_none_or(|who| who.uid(machine) == Some(found.uid))
+            && self.group.as_ref().is_none_or(|who| who.gid(machine) == Some(found.gid))
     }
 
     /// The numbers.
     ///
     /// # Errors
     /// Fails with Salt's words when there is no such user or group.
-    pub fn ids(&self) -> Result<OwnerIds, StateError> {
-        let uid = self.user.as_ref().map(AccountRef::uid);
-        let gid = self.group.as_ref().map(AccountRef::gid);
+    pub fn ids(&self, machine: &Machine) -> Result<OwnerIds, StateError> {
+        let uid = self.user.as_ref().map(|who| who.uid(machine));
+        let gid = self.group.as_ref().map(|who| who.gid(machine));
         let mut missing = String::new();
         if let (Some(user), Some(None)) = (&self.user, uid) {
             missing.push_str(&format!("User {user} is not available "));
@@ -124,8 +124,8 @@ impl Owner {
 
     /// Lets a dry run take whoever is missing for there, and says who that is.
     pub fn assume_accounts(&self, ctx: &StateCtx<'_>) -> Vec<String> {
-        let user = self.user.as_ref().filter(|who| who.uid().is_none());
-        let group = self.group.as_ref().filter(|who| who.gid().is_none());
+        let user = self.user.as_ref().filter(|who| who.uid(ctx.machine).is_none());
+        let group = self.group.as_ref().filter(|who| who.gid(ctx.machine).is_none());
         let mut lacks = Vec::new();
         for (who, kind, word) in [(user, AccountKind::User, "user"), (group, AccountKind::Group, "group")] {
             let Some(who) = who else { continue };
@@ -155,31 +155,23 @@ impl AccountRef {
     }
 
     /// The user's number; nothing when there is no such user.
-    pub fn uid(&self) -> Option<u32> {
-        let by_name = |name: &str| User::from_name(name).ok().flatten().map(|u| u.uid.as_raw());
-        self.id(&USERS, AccountKind::User, by_name)
+    pub fn uid(&self, machine: &Machine) -> Option<u32> {
+        self.id(AccountKind::User, |name| account_ids::uid_of(machine, name))
     }
 
     /// The group's number; nothing when there is no such group.
-    pub fn gid(&self) -> Option<u32> {
-        let by_name = |name: &str| Group::from_name(name).ok().flatten().map(|g| g.gid.as_raw());
-        self.id(&GROUPS, AccountKind::Group, by_name)
+    pub fn gid(&self, machine: &Machine) -> Option<u32> {
+        self.id(AccountKind::Group, |name| account_ids::gid_of(machine, name))
     }
 
-    fn id(
-        &self,
-        table: &AccountTable,
-        kind: AccountKind,
-        by_name: impl Fn(&str) -> Option<u32>,
-    ) -> Option<u32> {
+    fn id(&self, kind: AccountKind, by_name: impl Fn(&str) -> Option<u32>) -> Option<u32> {
         match self {
             Self::Number(n) => Some(*n),
             // Nobody else is 0, and most files are theirs.
             Self::Name(name) if &**name == "root" => Some(0),
             Self::Name(name) => {
                 let number = || name.parse().ok().filter(|n| *n != u32::MAX);
-                let real = table.get(name).or_else(|| by_name(name));
-                real.or_else(|| assumed_accounts::assumed_id(kind, name)).or_else(number)
+                by_name(name).or_else(|| assumed_accounts::assumed_id(kind, name)).or_else(number)
             }
         }
     }
@@ -204,64 +196,19 @@ impl From<&AccountRef> for Value {
 }
 
 /// The name of a user, or the number when it has none.
-pub fn user_name(uid: u32) -> Value {
-    match User::from_uid(Uid::from_raw(uid)) {
-        Ok(Some(user)) => user.name.into(),
-        _ => Value::Int(i64::from(uid)),
+pub fn user_name(machine: &Machine, uid: u32) -> Value {
+    match account_ids::user_by_uid(machine, uid) {
+        Some(user) => user.name.into(),
+        None => Value::Int(i64::from(uid)),
     }
 }
 
 /// The name of a group, or the number when it has none.
-pub fn group_name(gid: u32) -> Value {
-    match Group::from_gid(Gid::from_raw(gid)) {
-        Ok(Some(group)) => group.name.into(),
-        _ => Value::Int(i64::from(gid)),
+pub fn group_name(machine: &Machine, gid: u32) -> Value {
+    match account_ids::group_by_gid(machine, gid) {
+        Some(group) => group.name.into(),
+        None => Value::Int(i64::from(gid)),
     }
-}
-
-static USERS: LazyLock<AccountTable> = LazyLock::new(|| AccountTable::new("/etc/passwd"));
-static GROUPS: LazyLock<AccountTable> = LazyLock::new(|| AccountTable::new("/etc/group"));
-
-/// A file of names and numbers, read again when it has changed. A run asks for the same few names over and over, and the
-/// system's own lookup opens and reads that file every time. Names that are not in it are left to the system.
-struct AccountTable {
-    path: &'static str,
-    known: Mutex<(AccountFileStamp, HashMap<String, u32>)>,
-}
-
-/// Device, inode, size and time of last change.
-type AccountFileStamp = (u64, u64, u64, i64, i64);
-
-impl AccountTable {
-    fn new(path: &'static str) -> Self {
-        Self { path, known: Mutex::default() }
-    }
-
-    fn get(&self, name: &str) -> Option<u32> {
-        let found = std::fs::metadata(self.path).ok()?;
-        let stamp = (found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0 != stamp {
-            *known = (stamp, parse_accounts(&std::fs::read(self.path).ok()?));
-        }
-        known.1.get(name).copied()
-    }
-}
-
-/// Names and numbers of lines such as `root:x:0:…`; the first line of a name counts.
-fn parse_accounts(file: &[u8]) -> HashMap<String, u32> {
-    let mut table = HashMap::new();
-    for line in String::from_utf8_lossy(file).lines() {
-        let mut fields = line.split(':');
-        if let (Some(name), Some(_), Some(Ok(id))) =
-            (fields.next(), fields.next(), fields.next().map(str::parse))
-            && !name.is_empty()
-            && !name.starts_with(['#', '+', '-'])
-        {
-            table.entry(name.to_owned()).or_insert(id);
-        }
-    }
-    table
 }
 
 #[cfg(test)]
@@ -278,48 +225,31 @@ mod tests {
 
     #[test]
     fn names_become_numbers() {
-        let ids = owner(name("root"), Some(AccountRef::Number(12_345))).ids().expect("both are known");
+        let ids = owner(name("root"), Some(AccountRef::Number(12_345)))
+            .ids(&Machine::this_host())
+            .expect("both are known");
         assert_eq!(ids, OwnerIds { uid: Some(0), gid: Some(12_345) });
-        assert_eq!(owner(name("4242"), None).ids().expect("a number").uid, Some(4242));
-        assert_eq!(owner(None, None).ids().expect("nothing asked"), OwnerIds::default());
+        assert_eq!(owner(name("4242"), None).ids(&Machine::this_host()).expect("a number").uid, Some(4242));
+        assert_eq!(owner(None, None).ids(&Machine::this_host()).expect("nothing asked"), OwnerIds::default());
     }
 
     #[test]
     fn who_is_missing_is_told_as_salt_does() {
-        let missing = owner(name("nosuch"), name("nogroup-such")).ids().expect_err("nobody has these names");
+        let missing = owner(name("nosuch"), name("nogroup-such"))
+            .ids(&Machine::this_host())
+            .expect_err("nobody has these names");
         assert_eq!(
             missing.result.comment,
             "User nosuch is not available Group nogroup-such is not available"
         );
-        let missing = owner(name("nosuch"), None).ids().expect_err("nobody has this name");
+        let missing =
+            owner(name("nosuch"), None).ids(&Machine::this_host()).expect_err("nobody has this name");
         assert_eq!(missing.result.comment, "User nosuch is not available ");
     }
 
     #[test]
-    fn tables_are_read_line_by_line() {
-        let table =
-            parse_accounts(b"root:x:0:0\n#c:x:1\n+nis::2\nweb:x:33:33\nweb:x:34\nbad:x:q\n\n\xff:x:7\n");
-        assert_eq!(table.get("root"), Some(&0));
-        assert_eq!(table.get("web"), Some(&33));
-        assert_eq!((table.get("bad"), table.get("#c"), table.get("+nis")), (None, None, None));
-    }
-
-    #[test]
-    fn a_table_sees_who_came_since() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("passwd");
-        std::fs::write(&path, "root:x:0:0\n").expect("written");
-        let table = AccountTable::new(Box::leak(path.display().to_string().into_boxed_str()));
-        assert_eq!((table.get("root"), table.get("new")), (Some(0), None));
-        let next = dir.path().join("passwd+");
-        std::fs::write(&next, "root:x:0:0\nnew:x:7:7\n").expect("written");
-        std::fs::rename(&next, &path).expect("renamed");
-        assert_eq!(table.get("new"), Some(7));
-    }
-
-    #[test]
     fn numbers_have_names() {
-        assert_eq!(user_name(0), Value::from("root"));
-        assert_eq!(user_name(4_000_000_001), Value::Int(4_000_000_001));
+        assert_eq!(user_name(&Machine::this_host(), 0), Value::from("root"));
+        assert_eq!(user_name(&Machine::this_host(), 4_000_000_001), Value::Int(4_000_000_001));
     }
 }

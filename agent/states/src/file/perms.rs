@@ -8,6 +8,7 @@ use zagent_config::{Map, Value};
 
 use super::owner::Owner;
 use crate::{ChunkArgs, StateCtx, StateError};
+use zagent_host::Machine;
 use zagent_host::fs::{FileKind, FileMeta, Stat};
 
 /// Owner, mode and attributes that an entry should have.
@@ -32,21 +33,21 @@ impl Perms {
     }
 
     /// True when owner and mode are as declared. A link has no mode of its own.
-    pub fn matches(&self, found: &Stat) -> bool {
+    pub fn matches(&self, machine: &Machine, found: &Stat) -> bool {
         self.mode.is_none_or(|mode| mode == found.mode || found.kind == FileKind::Link)
-            && self.owner.matches(found)
+            && self.owner.matches(machine, found)
     }
 
     /// What differs, as Salt reports it.
-    pub fn changes(&self, found: &Stat) -> Map {
+    pub fn changes(&self, machine: &Machine, found: &Stat) -> Map {
         let mut changes = Map::new();
         if let Some(user) = self.owner.user()
-            && user.uid() != Some(found.uid)
+            && user.uid(machine) != Some(found.uid)
         {
             changes.insert("user", user);
         }
         if let Some(group) = self.owner.group()
-            && group.gid() != Some(found.gid)
+            && group.gid(machine) != Some(found.gid)
         {
             changes.insert("group", group);
         }
@@ -63,8 +64,8 @@ impl Perms {
     ///
     /// # Errors
     /// Fails with Salt's words when the user or group does not exist.
-    pub fn meta(&self) -> Result<FileMeta, StateError> {
-        let ids = self.owner.ids()?;
+    pub fn meta(&self, machine: &Machine) -> Result<FileMeta, StateError> {
+        let ids = self.owner.ids(machine)?;
         Ok(FileMeta { mode: self.mode, uid: ids.uid, gid: ids.gid })
     }
 

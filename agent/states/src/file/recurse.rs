@@ -247,7 +247,7 @@ impl State for FileRecurse {
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let meta = self.perms.meta()?;
+        let meta = self.perms.meta(ctx.machine)?;
         let tree = self.wanted.build_tree(ctx.files, &self.path, &self.filter)?;
         self.verify_not_blocked(ctx)?;
         parents::make_dir_all(ctx, &self.path, meta)?;

@@ -13,6 +13,7 @@ use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
     Verdict,
 };
+use zagent_host::Machine;
 use zagent_host::fs::{FileKind, FileMeta, Stat};
 
 /// A link that should point there.
@@ -63,11 +64,11 @@ impl FileSymlink {
     }
 
     /// Who should own the link. Salt means who runs it when the state does not say.
-    fn desired_owner(&self, compat: Compat, found: Option<&Stat>) -> Owner {
-        match (compat, found) {
+    fn desired_owner(&self, ctx: &StateCtx<'_>, found: Option<&Stat>) -> Owner {
+        match (ctx.compat, found) {
             (Compat::Strict, _) => self.owner.clone(),
             (Compat::Salt, Some(found)) if self.inherit => self.owner.or_ids(found.uid, found.gid),
-            (Compat::Salt, _) => self.owner.or_current_user(),
+            (Compat::Salt, _) => self.owner.or_current_user(ctx.machine),
         }
     }
 
@@ -172,14 +173,14 @@ fn normalize_path(path: &Path) -> PathBuf {
     out
 }
 
-fn owner_text(found: &Stat) -> String {
+fn owner_text(machine: &Machine, found: &Stat) -> String {
     let text = |value: Value| zagent_compiler::name_text(&value);
-    format!("{}:{}", text(user_name(found.uid)), text(group_name(found.gid)))
+    format!("{}:{}", text(user_name(machine, found.uid)), text(group_name(machine, found.gid)))
 }
 
 impl State for FileSymlink {
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        verify_owner(&self.owner)?;
+        verify_owner(ctx.machine, &self.owner)?;
         let (path, target) = (self.path.to_string_lossy().into_owned(), &self.target);
         let one = |key: &str, value: &str| -> Map { [(key, value)].into_iter().collect() };
         match self.current_link(ctx)? {
@@ -189,14 +190,14 @@ impl State for FileSymlink {
                 Ok(CheckResult::drifted(comment, one("new", &path)))
             }
             Some((found, Some(to))) if self.points_to(&to) => {
-                let wanted = self.desired_owner(ctx.compat, Some(&found));
-                if wanted.matches(&found) {
+                let wanted = self.desired_owner(ctx, Some(&found));
+                if wanted.matches(ctx.machine, &found) {
                     return Ok(CheckResult::in_sync(format!(
                         "Symlink {path} is present and owned by {}",
-                        owner_text(&found)
+                        owner_text(ctx.machine, &found)
                     )));
                 }
-                let (old, new) = (owner_text(&found), wanted.describe(&found));
+                let (old, new) = (owner_text(ctx.machine, &found), wanted.describe(ctx.machine, &found));
                 let comment = format!(
                     "The symlink {path} is present, but the ownership of the symlink would be changed from {old} to {new}"
                 );
@@ -217,16 +218,16 @@ impl State for FileSymlink {
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        verify_owner(&self.owner)?;
+        verify_owner(ctx.machine, &self.owner)?;
         let found = self.current_link(ctx)?;
-        let wanted = self.desired_owner(ctx.compat, found.as_ref().map(|(found, _)| found));
-        let ids = wanted.ids()?;
+        let wanted = self.desired_owner(ctx, found.as_ref().map(|(found, _)| found));
+        let ids = wanted.ids(ctx.machine)?;
         let meta = FileMeta { mode: None, uid: ids.uid, gid: ids.gid };
         let (path, target) = (self.path.display(), &self.target);
         match &found {
             Some((found, Some(to))) if self.points_to(to) => {
                 ctx.fs.set_meta(&self.path, meta, false)?;
-                let owner = wanted.describe(found);
+                let owner = wanted.describe(ctx.machine, found);
                 let changes = [("ownership", owner.as_str())].into_iter().collect();
                 return Ok(ApplyResult::new(format!("Set ownership of symlink {path} to {owner}"), changes));
             }

@@ -2,12 +2,15 @@
 //!
 //! Law: the permanent configuration is compared and changed; when it changed, firewalld reads it again.
 
+pub(crate) mod functions;
+
 use std::collections::BTreeSet;
 
 use zagent_config::{Map, Value};
 
 use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule, Undoable,
 };
 use zagent_host::Tools;
 
@@ -24,8 +27,17 @@ const ZONE_LISTS: [(&str, &str); 7] = [
 /// Parameters of a service.
 const SERVICE_LISTS: [(&str, &str); 2] = [("ports", "port"), ("protocols", "protocol")];
 
+/// The module `firewalld`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "firewalld",
+    build,
+    functions: functions::TABLE,
+    undo: &[&FIREWALLD_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let kind = match fun {
         "present" => "zone",
         "service" => "service",
@@ -200,8 +212,8 @@ impl State for FirewalldState {
 }
 
 /// A zone or service of firewalld: its permanent configuration.
-pub struct FirewalldUndo;
-pub static FIREWALLD_UNDO: FirewalldUndo = FirewalldUndo;
+pub(crate) struct FirewalldUndo;
+pub(crate) static FIREWALLD_UNDO: FirewalldUndo = FirewalldUndo;
 
 impl FirewalldUndo {
     fn parse_key(key: &Value) -> (&str, &str) {

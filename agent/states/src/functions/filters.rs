@@ -14,14 +14,15 @@ use zagent_host::Machine;
 use zagent_host::facts::{LiveSystem, System};
 use zagent_host::machine::path_error;
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `zagent`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("zagent.random", "below count", random),
     query_fn("zagent.now", "", |_, _| {
         Ok(Value::Float(LiveSystem.now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())))
     }),
     query_fn("zagent.utc_offset", "seconds", utc_offset),
     query_fn("zagent.is_empty_file", "path", |m, a| {
-        Ok(fs::metadata(m.path(text_arg(a, "path")?)).is_ok_and(|meta| meta.len() == 0).into())
+        Ok(m.metadata(text_arg(a, "path")?).is_ok_and(|meta| meta.len() == 0).into())
     }),
     query_fn("zagent.is_text_file", "path blocksize?", |m, a| {
         let block = read_head(m, text_arg(a, "path")?, TEXT_BLOCK);
@@ -75,7 +76,7 @@ fn utc_offset(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Function
 }
 
 fn read_head(machine: &Machine, path: &str, bytes: u64) -> Option<Vec<u8>> {
-    let file = fs::File::open(machine.path(path)).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
+    let file = machine.open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
     let mut block = Vec::new();
     file.take(bytes).read_to_end(&mut block).ok()?;
     Some(block)
@@ -95,7 +96,7 @@ fn list_files(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fu
     let mut found: Vec<String> = Vec::new();
     let mut todo = vec![text_arg(args, "directory")?.trim_end_matches('/').to_owned()];
     while let Some(path) = todo.pop() {
-        let is_dir = fs::symlink_metadata(machine.path(&path)).is_ok_and(|m| m.is_dir());
+        let is_dir = machine.symlink_metadata(&path).is_ok_and(|m| m.is_dir());
         if is_dir {
             todo.extend(machine.list_dir(&path).into_iter().map(|n| format!("{path}/{n}")));
         }
@@ -125,8 +126,8 @@ fn dns_check(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionE
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::SampleMachine;
     use super::*;
+    use crate::testing::SampleMachine;
 
     #[test]
     fn texts_and_binaries() {

@@ -1,30 +1,41 @@
 //! Execution functions by name: `user.info`, `pkg.version`, `cmd.run`, `service.restart`, ….
 //!
-//! Law: what a function cannot find out is an error or Salt's own "nothing", never a guess. Templates call only those that
-//! look; those that act are for states and the command line.
+//! Law: what a function cannot find out is an error or Salt's own empty result, never a guess. Templates call only
+//! functions that read; those that change something are for states and the command line.
 
-pub mod mysql;
-pub mod postgres;
+pub(crate) mod account_args;
+pub(crate) mod args;
+pub(crate) mod edit;
+pub(crate) mod lang_pkg;
 
-pub mod account_files;
-pub mod dig;
-pub mod disk;
-pub mod fetch;
-pub mod filters;
-pub mod firewall;
-pub mod network;
-pub mod packages;
-pub mod services;
-pub mod system;
-pub mod user_database;
+pub(crate) mod dig;
+pub(crate) mod disk;
+pub(crate) mod dnsutil;
+pub(crate) mod filters;
+pub(crate) mod hashutil;
+pub(crate) mod kernelpkg;
+pub(crate) mod log;
+pub(crate) mod lowpkg;
+pub(crate) mod mine;
+pub(crate) mod random;
+pub(crate) mod saltutil;
+pub(crate) mod shadow;
+pub(crate) mod ssh;
+pub(crate) mod status;
 
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use zagent_compiler::functions::FunctionArgs;
 use zagent_compiler::{CallError, FunctionCall};
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
+pub(crate) use self::args::{
+    arg_or_empty, flag_arg, non_empty_arg, optional_text_arg, string_list, text_arg,
+};
+pub(crate) use self::edit::{edit_text_file, fs_error, is_debian};
 use zagent_host::Machine;
 
 /// What a function does.
@@ -41,6 +52,13 @@ pub struct ExecFunction {
     pub(crate) body: FunctionBody,
 }
 
+impl ExecFunction {
+    /// False for what only Salt's filters ask of the host.
+    fn is_for_templates(&self) -> bool {
+        !self.name.starts_with("zagent.")
+    }
+}
+
 pub(crate) const fn query_fn(
     name: &'static str,
     signature: &'static str,
@@ -49,7 +67,8 @@ pub(crate) const fn query_fn(
     ExecFunction { name, signature, needs_program: None, changes_host: false, body }
 }
 
-const fn query_fn_needing(
+/// A function that is there only when its program is.
+pub(crate) const fn query_fn_needing(
     program: &'static str,
     name: &'static str,
     signature: &'static str,
@@ -67,32 +86,43 @@ pub(crate) const fn change_fn(
     ExecFunction { name, signature, needs_program: None, changes_host: true, body }
 }
 
-const FUNCTION_TABLES: [&[ExecFunction]; 17] = [
-    crate::cmd::functions::FUNCTIONS,
-    crate::file::functions::FUNCTIONS,
-    crate::file::functions::find::FUNCTIONS,
-    user_database::FUNCTIONS,
-    crate::pkg::functions::FUNCTIONS,
-    crate::service::functions::FUNCTIONS,
-    crate::alternatives::functions::FUNCTIONS,
-    network::FUNCTIONS,
-    disk::FUNCTIONS,
-    system::FUNCTIONS,
-    dig::FUNCTIONS,
-    filters::FUNCTIONS,
-    account_files::FUNCTIONS,
-    fetch::FUNCTIONS,
-    firewall::FUNCTIONS,
-    packages::FUNCTIONS,
-    services::FUNCTIONS,
+/// The tables of execution modules that have no state module; the others stand beside their states.
+const STATELESS: &[&[ExecFunction]] = &[
+    dig::TABLE,
+    disk::TABLE,
+    dnsutil::TABLE,
+    filters::TABLE,
+    hashutil::TABLE,
+    kernelpkg::TABLE,
+    log::TABLE,
+    lowpkg::TABLE,
+    mine::TABLE,
+    random::TABLE,
+    saltutil::TABLE,
+    shadow::TABLE,
+    ssh::TABLE,
+    status::TABLE,
 ];
 
+/// All functions by name: templates ask for one with every call.
+static BY_NAME: LazyLock<HashMap<&'static str, &'static ExecFunction>> =
+    LazyLock::new(|| all_functions().map(|f| (f.name, f)).collect());
+
 fn all_functions() -> impl Iterator<Item = &'static ExecFunction> {
-    FUNCTION_TABLES.into_iter().chain(crate::databases::FUNCTION_TABLES).flatten()
+    let modules = crate::registry::MODULES.iter().map(|module| module.functions);
+    modules.chain(STATELESS.iter().copied()).flatten()
+}
+
+fn find_function(name: &str) -> Option<&'static ExecFunction> {
+    BY_NAME.get(name).copied()
 }
 
 fn template_functions() -> impl Iterator<Item = &'static ExecFunction> {
-    all_functions().filter(|e| !e.name.starts_with("zagent."))
+    all_functions().filter(|f| f.is_for_templates())
+}
+
+fn find_template_function(name: &str) -> Option<&'static ExecFunction> {
+    find_function(name).filter(|f| f.is_for_templates())
 }
 
 /// The names of all functions that this machine has.
@@ -107,7 +137,7 @@ pub fn available_names(machine: &Machine) -> Vec<&'static str> {
 /// True when some machine has this function, whatever programs this one has.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    template_functions().any(|e| e.name == name)
+    find_template_function(name).is_some()
 }
 
 /// The names of all functions that any machine has, and those of `more` that some machine has.
@@ -123,7 +153,7 @@ pub fn names_including(more: &zagent_config::Map) -> Vec<&'static str> {
 /// # Errors
 /// Fails when there is no such function here, it is forbidden, or it failed.
 pub fn call_from_template(machine: &Machine, call: &FunctionCall) -> Result<Value, CallError> {
-    if changes_host(&call.function) && !fetch::is_read_only_call(call) {
+    if changes_host(&call.function) && !crate::http::functions::is_read_only_call(call) {
         let words =
             "it changes the host, and templates only look; call it by `module.run` or on the command line";
         return Err(CallError::Forbidden(words.into()));
@@ -143,13 +173,13 @@ pub fn call_count() -> u64 {
 /// True when a function changes the host.
 #[must_use]
 pub fn changes_host(name: &str) -> bool {
-    all_functions().any(|e| e.name == name && e.changes_host)
+    find_function(name).is_some_and(|f| f.changes_host)
 }
 
 /// True when a function of the host only looks. What a command does nobody knows, although templates may run some.
 #[must_use]
 pub fn is_read_only(name: &str) -> bool {
-    !name.starts_with("cmd.") && template_functions().any(|e| e.name == name && !e.changes_host)
+    !name.starts_with("cmd.") && find_template_function(name).is_some_and(|f| !f.changes_host)
 }
 
 /// Calls a function, also one that changes the host.
@@ -158,7 +188,7 @@ pub fn is_read_only(name: &str) -> bool {
 /// Fails when there is no such function here, or it failed.
 pub fn call_any(machine: &Machine, call: &FunctionCall) -> Result<Value, CallError> {
     CALL_COUNT.set(CALL_COUNT.get().wrapping_add(1));
-    let entry = all_functions().find(|e| e.name == call.function).ok_or(CallError::Unknown)?;
+    let entry = find_function(&call.function).ok_or(CallError::Unknown)?;
     if entry.needs_program.is_some_and(|p| machine.which(p).is_none()) {
         return Err(CallError::Unknown);
     }
@@ -167,31 +197,5 @@ pub fn call_any(machine: &Machine, call: &FunctionCall) -> Result<Value, CallErr
     Ok((entry.body)(machine, &bound)?)
 }
 
-/// An argument that has to be text.
-pub(crate) fn text_arg<'a>(args: &'a FunctionArgs<Value>, name: &str) -> Result<&'a str, FunctionError> {
-    let value = args.get(name);
-    value.and_then(Value::as_str).ok_or_else(|| {
-        let got = value.map_or("nothing", Value::kind);
-        FunctionError::bad_arguments(format!("`{name}` must be text, not {got}"))
-    })
-}
-
-/// An argument as text, when it is given and is not nothing.
-pub(crate) fn optional_text_arg<'a>(args: &'a FunctionArgs<Value>, name: &str) -> Option<&'a str> {
-    args.get(name).and_then(Value::as_str)
-}
-
-/// An argument that switches something on.
-pub(crate) fn flag_arg(args: &FunctionArgs<Value>, name: &str, default: bool) -> bool {
-    args.get(name).map_or(default, Value::is_truthy)
-}
-
-/// A list of texts.
-pub(crate) fn string_list<S: Into<Value>>(items: impl IntoIterator<Item = S>) -> Value {
-    items.into_iter().map(Into::into).collect()
-}
-
-#[cfg(test)]
-pub mod testing;
 #[cfg(test)]
 pub mod tests;

@@ -1,6 +1,6 @@
 //! Answers in the shapes of Salt 3008.3, on machines made for the purpose.
 
-use super::testing::{SampleMachine, parse_call, render_answer};
+use crate::testing::{SampleMachine, parse_call, render_answer};
 use zagent_host::Machine;
 
 fn check(sample: &SampleMachine, cases: &[(&str, &str, &str)]) {
@@ -30,7 +30,7 @@ fn every_name_stands_once() {
 
 #[test]
 fn commands_use_no_shell_unless_asked() {
-    let own = Machine::new();
+    let own = Machine::this_host();
     let call = |function: &str, args: &str| {
         render_answer(super::call_from_template(&own, &parse_call(function, args)))
     };
@@ -77,7 +77,7 @@ fn commands_use_no_shell_unless_asked() {
 
 #[test]
 fn commands_can_be_forbidden() {
-    let machine = Machine::new().allow_commands(false);
+    let machine = Machine::this_host().allow_commands(false);
     let answer = render_answer(super::call_from_template(&machine, &parse_call("cmd.run", r#"["id"]"#)));
     assert_eq!(answer, "forbidden: templates may run no commands: `templates.cmd_run` is `forbid`");
     assert_eq!(
@@ -346,7 +346,7 @@ fn the_system() {
 
 #[test]
 fn interfaces() {
-    let own = Machine::new();
+    let own = Machine::this_host();
     let call = |function: &str, args: &str| {
         render_answer(super::call_from_template(&own, &parse_call(function, args)))
     };

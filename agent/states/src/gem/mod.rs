@@ -1,17 +1,160 @@
 //! States of the module `gem`: libraries of Ruby.
 
-use zagent_config::Map;
+pub(crate) mod functions;
 
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, redact_logins};
-use crate::shared::pep440::satisfies;
-use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+use zagent_config::{FunctionError, Value};
+
+use crate::functions::string_list;
+use crate::shared::lang_pkg::{InstalledVersions, LangPkgProgram, LangPkgProvider, missing_program};
+use crate::shared::lang_pkg_state::{
+    ChangeReport, LangPkgAction, LangPkgFunction, LangPkgRequest, LangPkgState, LangPkgStates,
 };
+use crate::shared::pep440::satisfies;
+use crate::shared::planned_state::to_strings;
+use crate::{BuildResult, ChunkArgs, StateError, StateModule};
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
+use zagent_host::{Machine, Tools};
+
+/// The program `gem`.
+#[derive(Debug)]
+pub(crate) struct Gem;
+
+impl LangPkgProgram for Gem {
+    fn name(&self) -> &'static str {
+        "gem"
+    }
+
+    fn base_command(&self, location: Option<&str>, tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
+        let program = location.map(str::to_owned).or_else(|| tools.which("gem"));
+        program.map(|program| vec![program]).ok_or_else(|| missing_program("gem"))
+    }
+
+    fn list(
+        &self,
+        provider: &LangPkgProvider,
+        tools: &Tools<'_>,
+    ) -> Result<InstalledVersions, FunctionError> {
+        Ok(parse_list(&provider.run_checked(tools, &to_strings(&["list", "--local"]))?))
+    }
+
+    fn keeps_versions(&self) -> bool {
+        true
+    }
+
+    fn install_args(&self, name: &str, version: &str, _: bool) -> Vec<String> {
+        to_strings(&["install", name, "--version", version, "--no-document"])
+    }
+
+    fn uninstall_args(&self, name: &str, version: &str, _: bool) -> Vec<String> {
+        to_strings(&["uninstall", name, "--version", version, "-x", "--force"])
+    }
+
+    fn version_value(&self, versions: Vec<String>) -> Value {
+        string_list(versions)
+    }
+}
+
+impl LangPkgStates for Gem {
+    fn is_satisfied(&self, installed: &[String], version: &str) -> bool {
+        is_satisfied(installed, version)
+    }
+
+    fn target_prefix(&self, _: bool) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The source may hold a password: it stands in a private file.
+    fn with_source(
+        &self,
+        machine: &Machine,
+        provider: &LangPkgProvider,
+        source: Option<&str>,
+    ) -> Result<(LangPkgProvider, Option<PrivateTempFile>), StateError> {
+        let mut provider = provider.clone();
+        let Some(source) = source else { return Ok((provider, None)) };
+        let owner = provider.run_as(machine)?.map(|account| account.ids.uid);
+        let text = format!(":sources:\n- {}\n", serde_json::Value::from(source));
+        let file = PrivateTempFile::new_secret(machine, text.as_bytes(), ".gemrc", owner)
+            .map_err(|e| StateError::new(format!("cannot keep the source of the gem: {e}")))?;
+        provider.env.push(("GEMRC".into(), file.path().display().to_string()));
+        Ok((provider, Some(file)))
+    }
+}
+
+/// What is common to functions of sources.
+const SOURCE: LangPkgFunction = LangPkgFunction {
+    name: "",
+    action: LangPkgAction::Other { is_in_sync: |_, _, _| Ok(true), takes_name: true },
+    head: &[],
+    tail: &[],
+    in_sync: "",
+    preview: "",
+    done: "",
+    failed: "",
+    changes: ChangeReport::ByName("Installed"),
+    runs_always: false,
+    irreversible: Some("the sources of gems are not noted"),
+};
+
+static FUNCTIONS: [LangPkgFunction; 4] = [
+    LangPkgFunction {
+        name: "installed",
+        action: LangPkgAction::Install,
+        head: &["install"],
+        in_sync: "Gem is already installed.",
+        preview: "The gem {name} would have been installed",
+        done: "Gem was successfully installed",
+        failed: "Could not install gem.",
+        irreversible: None,
+        ..SOURCE
+    },
+    LangPkgFunction {
+        name: "removed",
+        action: LangPkgAction::Remove,
+        head: &["uninstall"],
+        tail: &["--all", "--executables", "--force"],
+        in_sync: "Gem is not installed.",
+        preview: "The gem {name} would have been removed",
+        done: "Gem was successfully removed.",
+        failed: "Could not remove gem.",
+        changes: ChangeReport::ByName("Removed"),
+        irreversible: None,
+        ..SOURCE
+    },
+    LangPkgFunction {
+        name: "sources_add",
+        action: LangPkgAction::Other { is_in_sync: has_source, takes_name: true },
+        head: &["sources", "--add"],
+        in_sync: "Gem is already added.",
+        preview: "The gem source {name} would have been added.",
+        done: "Gem source was successfully added.",
+        failed: "Could not add gem source.",
+        ..SOURCE
+    },
+    LangPkgFunction {
+        name: "sources_remove",
+        action: LangPkgAction::Other {
+            is_in_sync: |provider, name, tools| Ok(!has_source(provider, name, tools)?),
+            takes_name: true,
+        },
+        head: &["sources", "--remove"],
+        in_sync: "Gem source is already removed.",
+        preview: "The gem source would have been removed",
+        done: "Gem source was successfully removed.",
+        failed: "Could not remove gem source.",
+        changes: ChangeReport::ByName("Removed"),
+        ..SOURCE
+    },
+];
+
+fn has_source(provider: &LangPkgProvider, name: &str, tools: &Tools<'_>) -> Result<bool, StateError> {
+    let out = provider.run_checked(tools, &to_strings(&["sources", "--list"]))?;
+    Ok(out.lines().any(|line| line.trim() == name))
+}
 
 /// What `gem list` printed: `name (2.0, default: 1.0)`.
-pub fn parse_list(out: &str) -> InstalledVersions {
+pub(crate) fn parse_list(out: &str) -> InstalledVersions {
     let one = |line: &str| {
         let (name, rest) = line.split_once(" (")?;
         let versions = rest.trim_end().strip_suffix(')')?.split(',').map(|v| {
@@ -23,107 +166,50 @@ pub fn parse_list(out: &str) -> InstalledVersions {
     out.lines().filter_map(one).collect()
 }
 
+/// The module `gem`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "gem",
+    build,
+    functions: functions::TABLE,
+    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    let act = match fun {
-        "installed" => GemFunction::Install,
-        "removed" => GemFunction::Remove,
-        "sources_add" => GemFunction::AddSource,
-        "sources_remove" => GemFunction::RemoveSource,
-        _ => return None,
-    };
-    Some(state_from_args(act, args))
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let function = FUNCTIONS.iter().find(|function| function.name == fun)?;
+    Some(state_from_args(function, args))
 }
 
-fn state_from_args(act: GemFunction, args: &ChunkArgs<'_>) -> BuildResult {
-    let mut provider = LangPkgProvider::from_args("gem", args, &["gem_bin"], "env")?;
-    refuse_option("gem", &args.name())?;
-    let mut words = Vec::new();
-    if act == GemFunction::Install {
+fn state_from_args(function: &'static LangPkgFunction, args: &ChunkArgs<'_>) -> BuildResult {
+    let mut provider = LangPkgProvider::from_args(&Gem, args, &["gem_bin"], "env")?;
+    let (name, version) = (args.name(), args.text("version")?);
+    refuse_option("gem", &name)?;
+    let mut options = Vec::new();
+    let installs = matches!(function.action, LangPkgAction::Install);
+    if installs {
         let docs = [("rdoc", args.flag("rdoc", false)), ("ri", args.flag("ri", false))];
         let docs: Vec<&str> = docs.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
-        words.push(if docs.is_empty() {
+        options.push(if docs.is_empty() {
             "--no-document".into()
         } else {
             format!("--document={}", docs.join(","))
         });
-        words.extend(args.flag("pre_releases", false).then(|| "--pre".to_owned()));
-        words.extend(args.text("version")?.into_iter().flat_map(|value| ["--version".to_owned(), value]));
+        options.extend(args.flag("pre_releases", false).then(|| "--pre".to_owned()));
+        options.extend(version.clone().into_iter().flat_map(|value| ["--version".to_owned(), value]));
         for proxy in args.text("proxy")?.iter().flat_map(|p| ["http_proxy", "https_proxy"].map(|k| (k, p))) {
             provider.env.push((proxy.0.to_owned(), proxy.1.clone()));
         }
     }
-    let source = args.text("source")?.filter(|_| act == GemFunction::Install);
-    Ok(Box::new(GemState {
-        function: act,
-        provider: provider,
-        name: args.name(),
-        version: args.text("version")?,
-        options: words,
-        source,
+    Ok(Box::new(LangPkgState {
+        program: &Gem,
+        function,
+        provider,
+        source: args.text("source")?.filter(|_| installs),
+        requests: vec![LangPkgRequest { text: name.clone(), name, version }],
+        options,
+        force: false,
     }))
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum GemFunction {
-    Install,
-    Remove,
-    AddSource,
-    RemoveSource,
-}
-
-struct GemState {
-    function: GemFunction,
-    provider: LangPkgProvider,
-    name: String,
-    version: Option<String>,
-    /// Options of an installation.
-    options: Vec<String>,
-    /// Where it comes from.
-    source: Option<String>,
-}
-
-/// The shelf as an installation has it: the source stands in a file of our own, which must be there meanwhile.
-struct SourcedProvider {
-    provider: LangPkgProvider,
-    _file: Option<PrivateTempFile>,
-}
-
-impl SourcedProvider {
-    fn new(gem: &GemState) -> Result<Self, StateError> {
-        let mut provider = gem.provider.clone();
-        let Some(source) = &gem.source else { return Ok(Self { provider: provider, _file: None }) };
-        let owner = provider.run_as()?.map(|account| account.ids.uid);
-        let text = format!(":sources:\n- {}\n", serde_json::Value::from(source.as_str()));
-        let file = PrivateTempFile::new_secret(text.as_bytes(), ".gemrc", owner)
-            .map_err(|e| StateError::new(format!("cannot keep the source of the gem: {e}")))?;
-        provider.env.push(("GEMRC".into(), file.path().display().to_string()));
-        Ok(Self { provider: provider, _file: Some(file) })
-    }
-}
-
-impl GemState {
-    fn is_in_sync(&self, ctx: &StateCtx<'_>) -> Result<bool, StateError> {
-        let tools = ctx.tools();
-        if matches!(self.function, GemFunction::AddSource | GemFunction::RemoveSource) {
-            let out = self.provider.run_checked(&tools, &["sources".into(), "--list".into()])?;
-            let is_there = out.lines().any(|l| l.trim() == self.name);
-            return Ok(is_there == (self.function == GemFunction::AddSource));
-        }
-        let provider = self.provider.list(&tools)?;
-        let versions = provider.get(&self.name);
-        Ok(match (self.function, versions) {
-            (GemFunction::Install, Some(versions)) => {
-                self.version.as_deref().is_none_or(|v| is_satisfied(versions, v))
-            }
-            (_, found) => (self.function == GemFunction::Install) == found.is_some(),
-        })
-    }
-
-    fn install_changes(&self) -> Map {
-        let is_new = matches!(self.function, GemFunction::Install | GemFunction::AddSource);
-        Map::from_iter([(redact_logins(&self.name), if is_new { "Installed" } else { "Removed" })])
-    }
 }
 
 /// True when one of the versions is as asked for.
@@ -135,90 +221,6 @@ fn is_satisfied(versions: &[String], asked: &str) -> bool {
     let wanted = asked[operator.len()..].trim();
     let operator = if operator == "~>" { "~=" } else { operator.as_str() };
     versions.iter().any(|v| satisfies(v, operator, wanted))
-}
-
-impl State for GemState {
-    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let name = redact_logins(&self.name);
-        let is_right = self.is_in_sync(ctx)?;
-        let (right, would) = match self.function {
-            GemFunction::Install => {
-                ("Gem is already installed.", format!("The gem {name} would have been installed"))
-            }
-            GemFunction::Remove => {
-                ("Gem is not installed.", format!("The gem {name} would have been removed"))
-            }
-            GemFunction::AddSource => {
-                ("Gem is already added.", format!("The gem source {name} would have been added."))
-            }
-            GemFunction::RemoveSource => {
-                ("Gem source is already removed.", "The gem source would have been removed".to_owned())
-            }
-        };
-        Ok(if is_right {
-            CheckResult::in_sync(right)
-        } else {
-            CheckResult::drifted(would, self.install_changes())
-        })
-    }
-
-    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let tools = ctx.tools();
-        let mut words: Vec<String> = match self.function {
-            GemFunction::Install => vec!["install".into(), self.name.clone()],
-            GemFunction::Remove => vec![
-                "uninstall".into(),
-                self.name.clone(),
-                "--all".into(),
-                "--executables".into(),
-                "--force".into(),
-            ],
-            GemFunction::AddSource => vec!["sources".into(), "--add".into(), self.name.clone()],
-            GemFunction::RemoveSource => vec!["sources".into(), "--remove".into(), self.name.clone()],
-        };
-        words.extend(self.options.iter().cloned());
-        let failed = |f: StateError| {
-            let what = match self.function {
-                GemFunction::Install => "Could not install gem.",
-                GemFunction::Remove => "Could not remove gem.",
-                GemFunction::AddSource => "Could not add gem source.",
-                GemFunction::RemoveSource => "Could not remove gem source.",
-            };
-            StateError::new(format!("{what} {}", f.result.comment))
-        };
-        let names = match self.function {
-            GemFunction::Install | GemFunction::Remove => vec![self.name.clone()],
-            GemFunction::AddSource | GemFunction::RemoveSource => Vec::new(),
-        };
-        let sourced = SourcedProvider::new(self)?;
-        self.provider
-            .change_packages(ctx, &names, &mut || Ok(sourced.provider.run_checked(&tools, &words)?))
-            .map_err(failed)?;
-        let comment = match self.function {
-            GemFunction::Install => "Gem was successfully installed",
-            GemFunction::Remove => "Gem was successfully removed.",
-            GemFunction::AddSource => "Gem source was successfully added.",
-            GemFunction::RemoveSource => "Gem source was successfully removed.",
-        };
-        Ok(ApplyResult::new(comment, self.install_changes()))
-    }
-
-    fn lock_keys(&self) -> Vec<LockKey> {
-        vec![LockKey::Stores]
-    }
-
-    fn reads(&self) -> Effects {
-        Effects::STORES
-    }
-
-    fn writes(&self) -> Effects {
-        Effects::STORES | Effects::PACKAGE_FILES
-    }
-
-    fn irreversible_reason(&self) -> Option<&'static str> {
-        matches!(self.function, GemFunction::AddSource | GemFunction::RemoveSource)
-            .then_some("the sources of gems are not noted")
-    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,89 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{flag_arg, optional_text_arg, string_list, text_arg};
+use crate::functions::{
+    ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, query_fn_needing, string_list, text_arg,
+};
 use zagent_host::git::{GitCli, redact_passwords, split_login};
 use zagent_host::{Machine, Tools};
+
+/// The execution functions of `git`.
+pub(crate) const TABLE: &[ExecFunction] = &[
+    query_fn_needing(
+        "git",
+        "git.current_branch",
+        "cwd user? password? ignore_retcode? output_encoding?",
+        |m, a| run_git(m, a, &["rev-parse", "--abbrev-ref", "HEAD"]),
+    ),
+    query_fn_needing(
+        "git",
+        "git.revision",
+        "cwd rev? short? user? password? ignore_retcode? output_encoding?",
+        |m, a| {
+            let rev = optional_text_arg(a, "rev").unwrap_or("HEAD");
+            let short = if flag_arg(a, "short", false) { "--short" } else { "--verify" };
+            run_git(m, a, &["rev-parse", short, "--end-of-options", rev])
+        },
+    ),
+    query_fn_needing("git", "git.version", "versioninfo?", |m, _| {
+        let out = m.run_query("git", &["--version"])?;
+        let line = String::from_utf8_lossy(&out.stdout).into_owned();
+        Ok(line.split_whitespace().nth(2).unwrap_or_default().into())
+    }),
+    query_fn("git.is_worktree", "cwd **", |m, a| {
+        Ok(m.is_file(std::path::Path::new(text_arg(a, "cwd")?).join(".git")).into())
+    }),
+    query_fn_needing("git", "git.rev_parse", "cwd rev? opts? **", rev_parse),
+    query_fn_needing("git", "git.describe", "cwd rev? **", |m, a| {
+        run_line(m, a, &["describe", "--tags", "--always", optional_text_arg(a, "rev").unwrap_or("HEAD")])
+    }),
+    query_fn_needing("git", "git.status", "cwd **", status),
+    query_fn_needing("git", "git.diff", "cwd item1? item2? **", |m, a| {
+        let items = [optional_text_arg(a, "item1"), optional_text_arg(a, "item2")];
+        run_line(m, a, &["diff"].into_iter().chain(items.into_iter().flatten()).collect::<Vec<_>>())
+    }),
+    query_fn_needing("git", "git.list_branches", "cwd remote? **", |m, a| {
+        list_refs(m, a, if flag_arg(a, "remote", false) { "refs/remotes/" } else { "refs/heads/" })
+    }),
+    query_fn_needing("git", "git.list_tags", "cwd **", |m, a| list_refs(m, a, "refs/tags/")),
+    query_fn_needing("git", "git.list_worktrees", "cwd **", |m, a| run_line(m, a, &["worktree", "list"])),
+    query_fn_needing("git", "git.remotes", "cwd **", remotes),
+    query_fn_needing("git", "git.remote_get", "cwd remote? **", remote_get),
+    query_fn_needing("git", "git.ls_remote", "cwd? remote? ref? opts? **", ls_remote),
+    query_fn_needing("git", "git.remote_refs", "url **", ls_remote),
+    query_fn_needing("git", "git.config_get", "key cwd? global? all? user? **", config_get),
+    query_fn_needing("git", "git.config_get_regexp", "key cwd? global? user? **", config_get_regexp),
+    change_fn("git.config_set", "key value? cwd? global? multivar? user? **", config_set),
+    change_fn("git.config_unset", "key cwd? global? user? **", config_unset),
+    change_fn("git.clone", "cwd url? name? opts? user? identity? https_user? https_pass? **", clone),
+    change_fn("git.init", "cwd bare? user? **", |m, a| {
+        let words: &[&str] =
+            if flag_arg(a, "bare", false) { &["init", "--bare", "."] } else { &["init", "."] };
+        let cwd = std::path::Path::new(text_arg(a, "cwd")?);
+        crate::file::functions::changes::create_directory(
+            &m.disk(None),
+            cwd,
+            zagent_host::fs::FileMeta::default(),
+        )?;
+        run_line(m, a, words)
+    }),
+    change_fn("git.pull", "cwd opts? user? **", |m, a| run_subcommand(m, a, "pull", &[])),
+    change_fn("git.fetch", "cwd remote? opts? user? **", |m, a| run_subcommand(m, a, "fetch", &["remote"])),
+    change_fn("git.checkout", "cwd rev? force? opts? user? **", |m, a| {
+        run_subcommand(m, a, "checkout", &["rev"])
+    }),
+    change_fn("git.reset", "cwd opts? user? **", |m, a| run_subcommand(m, a, "reset", &[])),
+    change_fn("git.add", "cwd filename? opts? user? **", |m, a| run_subcommand(m, a, "add", &["filename"])),
+    change_fn("git.commit", "cwd message opts? user? **", |m, a| {
+        run_line(m, a, &["commit", "-m", text_arg(a, "message")?])
+    }),
+    change_fn("git.push", "cwd remote? ref? opts? user? **", |m, a| {
+        run_subcommand(m, a, "push", &["remote", "ref"])
+    }),
+    change_fn("git.submodule", "cwd command opts? user? **", |m, a| {
+        run_subcommand(m, a, "submodule", &["command"])
+    }),
+];
 
 /// The program as the arguments ask for it.
 fn git_client<'m>(machine: &'m Machine, args: &FunctionArgs<Value>) -> Result<GitCli<'m>, FunctionError> {
@@ -18,17 +98,13 @@ fn git_client<'m>(machine: &'m Machine, args: &FunctionArgs<Value>) -> Result<Gi
     GitCli::new(Tools::new(machine), get("user"))
 }
 
-fn cwd_arg(machine: &Machine, args: &FunctionArgs<Value>) -> Option<PathBuf> {
-    optional_text_arg(args, "cwd").filter(|d| !d.is_empty()).map(|d| machine.path(d))
+fn cwd_arg(args: &FunctionArgs<Value>) -> Option<PathBuf> {
+    optional_text_arg(args, "cwd").filter(|d| !d.is_empty()).map(PathBuf::from)
 }
 
 /// What the words print, without the line end.
-pub fn run_line(
-    machine: &Machine,
-    args: &FunctionArgs<Value>,
-    words: &[&str],
-) -> Result<Value, FunctionError> {
-    let out = git_client(machine, args)?.run_checked(cwd_arg(machine, args).as_deref(), words)?;
+fn run_line(machine: &Machine, args: &FunctionArgs<Value>, words: &[&str]) -> Result<Value, FunctionError> {
+    let out = git_client(machine, args)?.run_checked(cwd_arg(args).as_deref(), words)?;
     Ok(out.trim_end().into())
 }
 
@@ -42,7 +118,7 @@ fn opts_arg(args: &FunctionArgs<Value>) -> Vec<&str> {
 }
 
 /// A command with its options and the arguments of these names.
-pub fn run_subcommand(
+fn run_subcommand(
     machine: &Machine,
     args: &FunctionArgs<Value>,
     verb: &str,
@@ -62,7 +138,7 @@ pub fn run_subcommand(
     let git = login
         .iter()
         .fold(git_client(machine, args)?, |git, (url, login)| git.with_url_login(url, Some(login)));
-    let output = git.run(cwd_arg(machine, args).as_deref(), &words)?;
+    let output = git.run(cwd_arg(args).as_deref(), &words)?;
     if output.is_success() {
         let all = format!("{}\n{}", output.stdout.trim(), output.stderr.trim());
         return Ok(all.trim().into());
@@ -85,7 +161,7 @@ fn strip_login(words: &[&str]) -> (Vec<String>, Option<(String, UserPassword)>) 
     (words.iter().map(cut).collect(), found)
 }
 
-pub fn rev_parse(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn rev_parse(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut words = vec!["rev-parse"];
     words.extend(opts_arg(args));
     words.extend(optional_text_arg(args, "rev"));
@@ -93,9 +169,9 @@ pub fn rev_parse(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value,
 }
 
 /// What changed in the working copy, by how.
-pub fn status(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let out = git_client(machine, args)?
-        .run_checked(cwd_arg(machine, args).as_deref(), &["status", "-z", "--porcelain"])?;
+fn status(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let out =
+        git_client(machine, args)?.run_checked(cwd_arg(args).as_deref(), &["status", "-z", "--porcelain"])?;
     let mut found = Map::new();
     let mut entries = out.split_terminator('\0');
     while let Some(entry) = entries.next() {
@@ -118,14 +194,13 @@ pub fn status(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fu
     Ok(found.into())
 }
 
-pub fn list_refs(machine: &Machine, args: &FunctionArgs<Value>, below: &str) -> Result<Value, FunctionError> {
-    let path = machine.path(text_arg(args, "cwd")?);
+fn list_refs(machine: &Machine, args: &FunctionArgs<Value>, below: &str) -> Result<Value, FunctionError> {
+    let path = PathBuf::from(text_arg(args, "cwd")?);
     Ok(string_list(git_client(machine, args)?.list_refs(&path, below)?))
 }
 
-pub fn remotes(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let out = git_client(machine, args)?
-        .run_checked(cwd_arg(machine, args).as_deref(), &["remote", "--verbose"])?;
+fn remotes(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let out = git_client(machine, args)?.run_checked(cwd_arg(args).as_deref(), &["remote", "--verbose"])?;
     let mut found = Map::new();
     for line in out.lines() {
         let mut words = line.split_whitespace();
@@ -139,16 +214,16 @@ pub fn remotes(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
     Ok(found.into())
 }
 
-pub fn remote_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn remote_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let name = optional_text_arg(args, "remote").unwrap_or("origin");
     let missing = || FunctionError::failed(format!("Remote '{name}' not present in git checkout"));
     remotes(machine, args)?.get(name).cloned().ok_or_else(missing)
 }
 
-pub fn ls_remote(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn ls_remote(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let remote =
         optional_text_arg(args, "url").or_else(|| optional_text_arg(args, "remote")).unwrap_or("origin");
-    let dir = cwd_arg(machine, args);
+    let dir = cwd_arg(args);
     let (remote, login) = split_login(remote);
     let git = git_client(machine, args)?.with_url_login(&remote, login.as_ref());
     let mut refs = git.remote_refs(dir.as_deref(), &remote, &opts_arg(args))?;
@@ -159,25 +234,25 @@ pub fn ls_remote(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value,
 }
 
 /// Where a key stands: in a repository, or with the user.
-fn config_dir(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Option<PathBuf>, FunctionError> {
-    let dir = cwd_arg(machine, args).filter(|_| !flag_arg(args, "global", false));
+fn config_dir(args: &FunctionArgs<Value>) -> Result<Option<PathBuf>, FunctionError> {
+    let dir = cwd_arg(args).filter(|_| !flag_arg(args, "global", false));
     if dir.is_none() && !flag_arg(args, "global", false) {
         return Err(FunctionError::bad_arguments("'cwd' argument required unless global=True"));
     }
     Ok(dir)
 }
 
-pub fn config_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let values = git_client(machine, args)?
-        .config_values(config_dir(machine, args)?.as_deref(), text_arg(args, "key")?)?;
+fn config_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let values =
+        git_client(machine, args)?.config_values(config_dir(args)?.as_deref(), text_arg(args, "key")?)?;
     if flag_arg(args, "all", false) && !values.is_empty() {
         return Ok(string_list(values));
     }
     Ok(values.last().map_or(Value::Null, |v| v.as_str().into()))
 }
 
-pub fn config_get_regexp(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let at = config_dir(machine, args)?;
+fn config_get_regexp(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let at = config_dir(args)?;
     let place = if at.is_some() { "--local" } else { "--global" };
     let output = git_client(machine, args)?
         .run(at.as_deref(), &["config", place, "--null", "--get-regexp", text_arg(args, "key")?])?;
@@ -190,25 +265,25 @@ pub fn config_get_regexp(machine: &Machine, args: &FunctionArgs<Value>) -> Resul
     Ok(found.into())
 }
 
-pub fn config_set(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn config_set(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let show = |v: &Value| zagent_config::value::python_str(v);
     let values: Vec<String> = match (args.get("multivar"), args.get("value")) {
         (Some(Value::List(list)), _) => list.iter().map(show).collect(),
         (_, Some(value)) => vec![show(value)],
         _ => return Err(FunctionError::bad_arguments("One of 'value' and 'multivar' is required")),
     };
-    let at = config_dir(machine, args)?;
+    let at = config_dir(args)?;
     git_client(machine, args)?.set_config(at.as_deref(), text_arg(args, "key")?, &values)?;
     Ok(string_list(values))
 }
 
-pub fn config_unset(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let at = config_dir(machine, args)?;
+fn config_unset(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let at = config_dir(args)?;
     git_client(machine, args)?.set_config(at.as_deref(), text_arg(args, "key")?, &[])?;
     Ok(true.into())
 }
 
-pub fn clone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn clone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (url, login) = split_login(text_arg(args, "url")?);
     let keys: Vec<String> = match args.get("identity") {
         Some(Value::Str(key)) => vec![key.to_string()],
@@ -219,12 +294,23 @@ pub fn clone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fun
     let git = git.with_url_login(&url, login.as_ref());
     let git =
         git.with_login(&url, optional_text_arg(args, "https_user"), optional_text_arg(args, "https_pass"))?;
-    let target = machine.path(text_arg(args, "cwd")?).display().to_string();
+    let target = text_arg(args, "cwd")?;
     let mut words = vec!["clone"];
     words.extend(opts_arg(args));
-    words.extend(["--", &url, &target]);
+    words.extend(["--", &url, target]);
     git.run_checked(None, &words)?;
     Ok(true.into())
+}
+
+fn run_git(machine: &Machine, args: &FunctionArgs<Value>, command: &[&str]) -> Result<Value, FunctionError> {
+    let cwd = text_arg(args, "cwd")?;
+    let mut full = vec!["-C", cwd];
+    full.extend(command);
+    let out = machine.run_query("git", &full)?;
+    if !out.success() {
+        return Err(FunctionError::failed(String::from_utf8_lossy(&out.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).trim().into())
 }
 
 #[cfg(test)]

@@ -20,15 +20,24 @@ use std::sync::Arc;
 use zagent_config::{Map, Value};
 
 use crate::file::sources::FileSources;
-use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError};
+use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError, StateModule};
 use zagent_host::git::{GitCli, split_login};
 use zagent_host::temp_file::PrivateTempFile;
 
 /// How files of the tree are named.
 const TREE_PREFIX: &str = "salt://";
 
+/// The module `git`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "git",
+    build,
+    functions: functions::TABLE,
+    undo: &[&GIT_REPO_UNDO, &GIT_CONFIG_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(match fun {
         "latest" => latest::GitLatest::from_args(args).map(|s| Box::new(s) as Box<dyn State>),
         "detached" => detached::GitDetached::from_args(args).map(|s| Box::new(s) as _),
@@ -82,7 +91,12 @@ impl GitAccess {
             }
             let found =
                 FileSources::without_verification(key.as_str().into()).find_source(ctx, &self.env, key);
-            let file = PrivateTempFile::new_secret(&found.map_err(StateError::new)?.bytes, ".key", git.uid());
+            let file = PrivateTempFile::new_secret(
+                ctx.machine,
+                &found.map_err(StateError::new)?.bytes,
+                ".key",
+                git.uid(),
+            );
             let file = file.map_err(|e| StateError::new(format!("cannot keep the key `{key}`: {e}")))?;
             keys.push(file.path().display().to_string());
             kept.push(file);

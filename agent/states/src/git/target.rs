@@ -6,6 +6,7 @@ use zagent_config::{Map, Value};
 
 use crate::file::parents;
 use crate::{ChunkArgs, StateCtx, StateError, Undoable};
+use zagent_host::exec::command_options::RunAsUser;
 use zagent_host::fs::{FileKind, FileMeta};
 use zagent_host::git::{GitCli, redact_passwords};
 
@@ -67,8 +68,7 @@ impl GitTarget {
         if ctx.fs.stat(&self.path)?.is_some() {
             return Ok(());
         }
-        let account =
-            self.user.as_deref().map(zagent_host::exec::command_options::RunAsUser::find).transpose();
+        let account = self.user.as_deref().map(|name| RunAsUser::find(ctx.machine, name)).transpose();
         let account = account.map_err(StateError::new)?;
         let mut meta = FileMeta { mode: Some(0o755), ..FileMeta::default() };
         parents::make_parents(ctx, &self.path, meta)?;

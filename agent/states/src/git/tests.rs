@@ -8,7 +8,7 @@ use crate::testing::{StateTestBed, apply_chunk, chunk, preview_chunk};
 use zagent_host::{Machine, Tools};
 
 fn git(dir: &str, line: &str) -> String {
-    let machine = Machine::new();
+    let machine = Machine::this_host();
     let words: Vec<&str> = ["-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org"]
         .into_iter()
         .chain(line.split(' '))
@@ -218,8 +218,12 @@ fn a_key_of_the_tree_is_a_file_only_as_long_as_git_needs_it() {
     let ctx = test_bed.scene();
     let git = access("salt://keys/id").unwrap().git(&ctx).unwrap();
     let shown = format!("{git:?}");
-    let path =
-        shown.split("Scratch(\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a file").to_owned();
+    let path = shown
+        .split("PrivateTempFile(\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("a file")
+        .to_owned();
     assert!(shown.contains(&format!("-i '/k' -i '{path}'")), "{shown}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a key\n");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);

@@ -12,14 +12,23 @@ use zagent_config::{Map, Value};
 use crate::shared::yaml_map_file;
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
-    StateError,
+    StateError, StateModule,
 };
 
 /// The file of facts that states set.
 const GRAINS_FILE: &str = "grains.yaml";
 
+/// The module `grains`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "grains",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "present" => GrainsFunction::Present,
         "absent" => GrainsFunction::Absent,

@@ -1,19 +1,43 @@
 //! `group.present` and `group.absent`.
 
+pub(crate) mod functions;
+pub mod undo;
+
 use zagent_compiler::Compat;
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use crate::assumed_accounts;
 use crate::assumed_accounts::AccountKind;
-use crate::groups::accounts::{account_reads, is_still_valid, is_surely_missing, would_create};
 use crate::shared::account_checks;
-use crate::user::undo;
-use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
+use crate::shared::accounts::{account_reads, is_still_valid, is_surely_missing, would_create};
+use crate::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
+};
 use zagent_host::Machine;
 use zagent_host::accounts;
 use zagent_host::accounts::account_tools::AccountTools;
 use zagent_host::accounts::{GroupEntry, group_info};
+
+/// The module `group`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "group",
+    build,
+    functions: functions::TABLE,
+    undo: &[&undo::GROUP_UNDO],
+    description: include_str!("description.txt"),
+};
+
+/// The state that a function of this module makes; nothing when there is no such function.
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let built = match fun {
+        "present" => GroupPresent::from_args(args).map(|state| Box::new(state) as Box<dyn State>),
+        "absent" => Ok(Box::new(GroupAbsent::from_args(args)) as Box<dyn State>),
+        _ => return None,
+    };
+    Some(built)
+}
 
 pub struct GroupPresent {
     name: String,

@@ -1,5 +1,6 @@
-//! States of the modules `host` and `alias`: names of addresses in `/etc/hosts`, mail aliases in `/etc/aliases`.
+//! States of the module `host`: names of addresses in `/etc/hosts`.
 
+pub(crate) mod functions;
 pub mod hosts_file;
 
 use std::net::IpAddr;
@@ -8,8 +9,22 @@ use std::path::PathBuf;
 use zagent_config::{Map, Value};
 
 use crate::host::hosts_file::HostsEntry;
-use crate::shared::text_file::{TextEdit, TextFile, single_change};
-use crate::{ChunkArgs, Effects, LockKey, StateCtx, StateError};
+use crate::shared::text_file::{TextEdit, TextFile, single_change, text_file_state};
+use crate::{BuildResult, ChunkArgs, Effects, LockKey, StateCtx, StateError, StateModule};
+
+/// The module `host`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "host",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
+/// The state that a function of this module makes; nothing when there is no such function.
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    text_file_state(HostState::for_function(fun, args))
+}
 
 /// What is wanted of `/etc/hosts`.
 pub enum HostState {
@@ -148,65 +163,5 @@ impl TextFile for HostState {
 
     fn lock_key(&self) -> LockKey {
         LockKey::Path("/etc/hosts".into())
-    }
-}
-
-/// A mail alias: its target, or none when it should not be.
-pub struct AliasState {
-    name: String,
-    target: Option<String>,
-}
-
-impl AliasState {
-    pub fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
-        let name = args.name();
-        match fun {
-            "absent" => Some(Ok(Self { name, target: None })),
-            "present" => Some(args.texts("target").and_then(|target| {
-                let target = target.unwrap_or_default().join(", ");
-                if target.is_empty() {
-                    return Err(StateError::new("target can not be an empty string"));
-                }
-                Ok(Self { name, target: Some(target) })
-            })),
-            _ => None,
-        }
-    }
-}
-
-impl TextFile for AliasState {
-    fn path(&self, _: &StateCtx<'_>) -> Result<PathBuf, StateError> {
-        Ok("/etc/aliases".into())
-    }
-
-    fn edit(&self, old: Option<&str>, _: &StateCtx<'_>) -> Result<TextEdit, StateError> {
-        let (old, name) = (old.unwrap_or_default(), &self.name);
-        let is =
-            hosts_file::mail_aliases(old).into_iter().rfind(|(n, _)| n == name).map(|(_, target)| target);
-        let (would, did) = match &self.target {
-            target if *target == is => {
-                let how = if target.is_some() { "present" } else { "absent" };
-                return Ok(TextEdit::InSync(format!("Alias {name} already {how}")));
-            }
-            Some(target) => (
-                format!("Alias {name} -> {target} is set to be added"),
-                format!("Set email alias {name} -> {target}"),
-            ),
-            None => (format!("Alias {name} is set to be removed"), format!("Removed alias {name}")),
-        };
-        let new = hosts_file::set_mail_alias(old, name, self.target.as_deref());
-        Ok(TextEdit::Change { new, would, did, changes: single_change("alias", name.as_str()) })
-    }
-
-    fn after_write(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
-        // In a dry run there is no file to read.
-        if !ctx.is_dry() && ctx.tools().which("newaliases").is_some() {
-            ctx.tools().run_change("newaliases", &[] as &[&str])?;
-        }
-        Ok(())
-    }
-
-    fn lock_key(&self) -> LockKey {
-        LockKey::Path("/etc/aliases".into())
     }
 }

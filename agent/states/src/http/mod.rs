@@ -1,12 +1,18 @@
 //! States of the module `http`: an address answers as it should.
 //!
-//! Law: what only reads is asked by a look too; what may change something at the other end is an act and runs every time.
+//! What only reads is asked by a look too; what may change something at the other end is an act and runs every time.
+
+#![expect(clippy::disallowed_methods, reason = "a query has a deadline")]
+
+pub(crate) mod functions;
 
 use std::time::{Duration, Instant};
 
 use zagent_config::Map;
 
-use crate::{ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError};
+use crate::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError, StateModule,
+};
 use zagent_host::http_client;
 
 /// How long `wait_for_successful_query` waits when nothing else is said.
@@ -14,8 +20,17 @@ const DEFAULT_WAIT: f64 = 300.0;
 /// The shortest time between two questions.
 const MIN_RETRY_INTERVAL: f64 = 0.5;
 
+/// The module `http`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "http",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let preset = match fun {
         "query" => 0.0,
         "wait_for_successful_query" => DEFAULT_WAIT,

@@ -1,5 +1,6 @@
 //! States of the module `ini`: options and sections of a file.
 
+pub(crate) mod functions;
 pub mod ini_file;
 
 use std::path::PathBuf;
@@ -7,8 +8,22 @@ use std::path::PathBuf;
 use zagent_config::{Map, Value};
 
 use crate::ini::ini_file::{IniFile, IniFormat, ini_value_text};
-use crate::shared::text_file::{TextEdit, TextFile};
-use crate::{ChunkArgs, LockKey, StateCtx, StateError};
+use crate::shared::text_file::{TextEdit, TextFile, text_file_state};
+use crate::{BuildResult, ChunkArgs, LockKey, StateCtx, StateError, StateModule};
+
+/// The module `ini`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "ini",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
+/// The state that a function of this module makes; nothing when there is no such function.
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    text_file_state(IniState::for_function(fun, args))
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IniFunction {
@@ -246,3 +261,6 @@ impl TextFile for IniState {
         LockKey::Path(self.path.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

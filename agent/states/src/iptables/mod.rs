@@ -1,171 +1,225 @@
 //! States of the module `iptables`: rules, chains and policies, by `iptables` and `ip6tables`.
 //!
-//! Law: a chain as a whole is what a revert puts back, so that every rule finds its place again.
+//! Law: a revert restores a chain as a whole, so that every rule is in its place again.
+
+pub(crate) mod chain;
+pub(crate) mod rule;
+
+pub(crate) mod functions;
 
 use std::path::PathBuf;
 
 use zagent_config::{Map, Value};
 
-use crate::file::parents;
-use crate::shared::netfilter;
-use crate::shared::netfilter::{IptablesChain, display_words, iptables_rule};
-use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
-    Undoable, Verdict,
-};
+use self::chain::{IptablesChain, iptables_save};
+use self::rule::{display_words, iptables_rule};
+use crate::shared::netfilter::{FirewallFunction, FirewallItem, FirewallNames, FirewallState, SaveTarget};
+use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError, StateModule, Undoable};
 use zagent_host::Tools;
-use zagent_host::fs::FileMeta;
+
+/// The module `iptables`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "iptables",
+    build,
+    functions: functions::TABLE,
+    undo: &[&IPTABLES_CHAIN_UNDO],
+    description: include_str!("description.txt"),
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    let act = match fun {
-        "append" => IptablesFunction::Append,
-        "insert" => IptablesFunction::Insert,
-        "delete" => IptablesFunction::Delete,
-        "set_policy" => IptablesFunction::Policy,
-        "flush" => IptablesFunction::Flush,
-        "chain_present" => IptablesFunction::ChainPresent,
-        "chain_absent" => IptablesFunction::ChainAbsent,
-        _ => return None,
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let is_table = |function: &FirewallFunction| {
+        matches!(function, FirewallFunction::TablePresent | FirewallFunction::TableAbsent)
     };
-    Some(IptablesState::from_args(act, args).map(|s| Box::new(s) as Box<dyn State>))
+    let function = FirewallFunction::from_name(fun).filter(|function| !is_table(function))?;
+    Some(state_from_args(function, args).map(|state| Box::new(state) as Box<dyn State>))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IptablesFunction {
-    Append,
-    Insert,
-    Delete,
-    Policy,
-    Flush,
-    ChainPresent,
-    ChainAbsent,
+fn state_from_args(
+    function: FirewallFunction,
+    args: &ChunkArgs<'_>,
+) -> Result<FirewallState<IptablesItem>, StateError> {
+    let maps: Vec<Map> = match args.get("rules") {
+        Some(Value::List(rules)) => rules.iter().filter_map(Value::as_map).cloned().collect(),
+        _ => vec![args.chunk.args.clone()],
+    };
+    let mut save = None;
+    let mut items = Vec::new();
+    for map in &maps {
+        match map.get("save") {
+            Some(Value::Str(path)) if !path.is_empty() => {
+                save = Some(SaveTarget::File(PathBuf::from(&**path)));
+            }
+            Some(Value::Str(_) | Value::Bool(true)) => save = Some(SaveTarget::System),
+            _ => {}
+        }
+        items.push(IptablesItem::from_map(function, map, &args.name())?);
+    }
+    Ok(FirewallState { function, items, save })
 }
 
-/// One thing to do with a chain.
+/// A rule or a chain.
 struct IptablesItem {
-    name: String,
-    chain: IptablesChain,
+    names: FirewallNames,
     rule: Vec<String>,
     position: Option<i64>,
-    policy: String,
 }
 
-struct IptablesState {
-    function: IptablesFunction,
-    items: Vec<IptablesItem>,
-    /// Where the rules are saved; an empty path stands for where the system keeps them.
-    save: Option<PathBuf>,
+impl IptablesItem {
+    fn from_map(function: FirewallFunction, map: &Map, id: &str) -> Result<Self, StateError> {
+        let text = |key: &str| map.get(key).filter(|v| !v.is_null()).map(zagent_config::value::python_str);
+        let name = text("name").unwrap_or_else(|| id.to_owned());
+        let family = text("family").unwrap_or_else(|| "ipv4".into());
+        if !matches!(family.as_str(), "ipv4" | "ipv6") {
+            return Err(StateError::new(format!("`family` is ipv4 or ipv6, not {family}")));
+        }
+        let chain = match function {
+            FirewallFunction::ChainPresent | FirewallFunction::ChainAbsent => name.clone(),
+            FirewallFunction::Flush => text("chain").unwrap_or_default(),
+            _ => text("chain").ok_or_else(|| StateError::new("Error: Chain needs to be specified"))?,
+        };
+        if chain.starts_with('-') || (chain.is_empty() && function != FirewallFunction::Flush) {
+            return Err(StateError::new(format!("`{chain}` cannot be the name of a chain")));
+        }
+        let rule = match function {
+            FirewallFunction::Append | FirewallFunction::Insert | FirewallFunction::Delete => {
+                iptables_rule(map).map_err(StateError::new)?
+            }
+            _ => Vec::new(),
+        };
+        let policy = match (function, text("policy")) {
+            (FirewallFunction::Policy, None) => {
+                return Err(StateError::new("Error: Policy needs to be specified"));
+            }
+            (_, policy) => policy.unwrap_or_default(),
+        };
+        let position = text("position").map(|p| p.trim().parse::<i64>()).transpose();
+        let position = position.map_err(|_| StateError::new("`position` must be a whole number"))?;
+        let table = text("table").unwrap_or_else(|| "filter".into());
+        Ok(Self { names: FirewallNames { name, family, table, chain, policy }, rule, position })
+    }
+
+    fn chain(&self) -> IptablesChain {
+        let FirewallNames { family, table, chain, .. } = &self.names;
+        IptablesChain { family: family.clone(), table: table.clone(), name: chain.clone() }
+    }
+
+    /// The number of rules in the chain.
+    fn count_rules(&self, tools: &Tools<'_>) -> Result<usize, StateError> {
+        let lines = self.chain().list_rules(tools)?.unwrap_or_default();
+        Ok(lines.iter().filter(|line| line.starts_with("-A")).count())
+    }
 }
 
-impl IptablesState {
-    fn from_args(act: IptablesFunction, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
-        let mut maps: Vec<Map> = Vec::new();
-        match args.get("rules") {
-            Some(Value::List(rules)) => maps.extend(rules.iter().filter_map(Value::as_map).cloned()),
-            _ => maps.push(args.chunk.args.clone()),
-        }
-        let mut save = None;
-        let mut items = Vec::new();
-        for map in &maps {
-            match map.get("save") {
-                Some(Value::Str(path)) => save = Some(PathBuf::from(&**path)),
-                Some(Value::Bool(true)) => save = Some(PathBuf::new()),
-                _ => {}
-            }
-            items.push(IptablesItem::from_map(act, map, &args.name())?);
-        }
-        Ok(Self { function: act, items, save })
+impl FirewallItem for IptablesItem {
+    type Commands = Vec<Vec<String>>;
+
+    const MODULE: &'static str = "iptables";
+
+    fn names(&self) -> &FirewallNames {
+        &self.names
     }
 
-    /// What is said of an item: before it is done, after, or when there is nothing to do.
-    fn comment(&self, item: &IptablesItem, which: IptablesComment) -> String {
-        let IptablesChain { family, table, name: chain } = &item.chain;
-        let (name, policy) = (&item.name, &item.policy);
-        let command = item.rule_command(self.function);
-        match (self.function, which) {
-            (IptablesFunction::Append, IptablesComment::InSync) => {
-                format!("iptables rule for {name} already set ({command}) for {family}")
-            }
-            (IptablesFunction::Append, IptablesComment::Preview) => {
-                format!("iptables rule for {name} needs to be set ({command}) for {family}")
-            }
-            (IptablesFunction::Insert, IptablesComment::InSync) => {
-                format!("iptables rule for {name} already set for {family} ({command})")
-            }
-            (IptablesFunction::Insert, IptablesComment::Preview) => {
-                format!("iptables rule for {name} needs to be set for {family} ({command})")
-            }
-            (IptablesFunction::Append | IptablesFunction::Insert, IptablesComment::Applied) => {
-                format!("Set iptables rule for {name} to: {command} for {family}")
-            }
-            (IptablesFunction::Delete, IptablesComment::InSync) => {
-                format!("iptables rule for {name} already absent for {family} ({command})")
-            }
-            (IptablesFunction::Delete, IptablesComment::Preview) => {
-                format!("iptables rule for {name} needs to be deleted for {family} ({command})")
-            }
-            (IptablesFunction::Delete, IptablesComment::Applied) => {
-                format!("Delete iptables rule for {name} {command}")
-            }
-            (IptablesFunction::Policy, IptablesComment::InSync) => format!(
-                "iptables default policy for chain {chain} on table {table} for {family} already set to {policy}"
-            ),
-            (IptablesFunction::Policy, IptablesComment::Preview) => format!(
-                "iptables default policy for chain {chain} on table {table} for {family} needs to be set to {policy}"
-            ),
-            (IptablesFunction::Policy, IptablesComment::Applied) => {
-                format!("Set default policy for {chain} to {policy} family {family}")
-            }
-            (IptablesFunction::Flush, IptablesComment::InSync) => {
-                format!("There are no iptables rules in {table} table {chain} chain {family} family")
-            }
-            (IptablesFunction::Flush, IptablesComment::Preview) => {
-                format!("iptables rules in {table} table {chain} chain {family} family needs to be flushed")
-            }
-            (IptablesFunction::Flush, IptablesComment::Applied) => {
-                format!("Flush iptables rules in {table} table {chain} chain {family} family")
-            }
-            (IptablesFunction::ChainPresent, IptablesComment::InSync) => {
-                format!("iptables {chain} chain is already exist in {table} table for {family}")
-            }
-            (IptablesFunction::ChainPresent, IptablesComment::Preview) => {
-                format!("iptables {chain} chain in {table} table needs to be set for {family}")
-            }
-            (IptablesFunction::ChainPresent, IptablesComment::Applied) => {
-                format!("iptables {chain} chain in {table} table create success for {family}")
-            }
-            (IptablesFunction::ChainAbsent, IptablesComment::InSync) => {
-                format!("iptables {chain} chain is already absent in {table} table for {family}")
-            }
-            (IptablesFunction::ChainAbsent, IptablesComment::Preview) => {
-                format!("iptables {chain} chain in {table} table needs to be removed {family}")
-            }
-            (IptablesFunction::ChainAbsent, IptablesComment::Applied) => {
-                format!("iptables {chain} chain in {table} table delete success for {family}")
-            }
-        }
+    fn command_text(&self, function: FirewallFunction) -> String {
+        let letter = match function {
+            FirewallFunction::Append => "-A",
+            FirewallFunction::Insert => "-I",
+            _ => "-D",
+        };
+        let position = self.position.map(|p| p.to_string()).unwrap_or_default();
+        let chain = self.chain();
+        format!(
+            "{} --wait -t {} {letter} {} {position} {}",
+            chain.program(),
+            chain.table,
+            chain.name,
+            display_words(&self.rule)
+        )
     }
 
-    /// Whether the rules that are saved differ from those that hold, and where and what should be there.
-    fn find_unsaved(&self, ctx: &StateCtx<'_>) -> Result<Option<(PathBuf, String)>, StateError> {
-        let Some(save) = &self.save else { return Ok(None) };
-        let family = &self.items[0].chain.family;
-        let path = if save.as_os_str().is_empty() { rules_path(ctx, family)?.into() } else { save.clone() };
-        let now = netfilter::iptables_save(&ctx.tools(), family)?;
+    fn is_in_sync(&self, function: FirewallFunction, tools: &Tools<'_>) -> Result<bool, StateError> {
+        let chain = self.chain();
+        Ok(match function {
+            FirewallFunction::Append | FirewallFunction::Insert => chain.has_rule(tools, &self.rule)?,
+            FirewallFunction::Delete if self.rule.is_empty() => {
+                let count = self.count_rules(tools)?;
+                self.position.is_none_or(|p| usize::try_from(p).map_or(true, |p| p > count))
+            }
+            FirewallFunction::Delete => !chain.has_rule(tools, &self.rule)?,
+            FirewallFunction::Policy => chain.policy(tools)?.as_deref() == Some(&self.names.policy),
+            FirewallFunction::Flush => self.count_rules(tools)? == 0,
+            FirewallFunction::ChainPresent | FirewallFunction::TablePresent => {
+                chain.list_rules(tools)?.is_some()
+            }
+            FirewallFunction::ChainAbsent | FirewallFunction::TableAbsent => {
+                chain.list_rules(tools)?.is_none()
+            }
+        })
+    }
+
+    fn commands(
+        &self,
+        function: FirewallFunction,
+        tools: &Tools<'_>,
+    ) -> Result<Vec<Vec<String>>, StateError> {
+        let chain = self.names.chain.clone();
+        let with_rule =
+            |head: Vec<String>| head.into_iter().chain(self.rule.iter().cloned()).collect::<Vec<_>>();
+        Ok(vec![match function {
+            FirewallFunction::Append => with_rule(vec!["-A".into(), chain]),
+            FirewallFunction::Insert => {
+                let mut position = self.position.unwrap_or(1);
+                if position < 1 {
+                    let count = self.count_rules(tools)?;
+                    position = (i64::try_from(count).unwrap_or(0) + position + 1).max(1);
+                }
+                with_rule(vec!["-I".into(), chain, position.to_string()])
+            }
+            FirewallFunction::Delete => match self.position {
+                Some(position) => vec!["-D".into(), chain, position.to_string()],
+                None => with_rule(vec!["-D".into(), chain]),
+            },
+            FirewallFunction::Policy => vec!["-P".into(), chain, self.names.policy.clone()],
+            FirewallFunction::Flush if chain.is_empty() => vec!["-F".into()],
+            FirewallFunction::Flush => vec!["-F".into(), chain],
+            FirewallFunction::ChainPresent | FirewallFunction::TablePresent => vec!["-N".into(), chain],
+            FirewallFunction::ChainAbsent | FirewallFunction::TableAbsent => {
+                return Ok(vec![vec!["-F".into(), chain.clone()], vec!["-X".into(), chain]]);
+            }
+        }])
+    }
+
+    fn run(&self, commands: &Vec<Vec<String>>, tools: &Tools<'_>) -> Result<(), StateError> {
+        let chain = self.chain();
+        for words in commands {
+            chain.run_checked(tools, words)?;
+        }
+        Ok(())
+    }
+
+    fn undo_target(&self) -> (&'static dyn Undoable, Value) {
+        (&IPTABLES_CHAIN_UNDO, chain_key(&self.chain()))
+    }
+
+    /// The saved rules are compared with the present ones.
+    fn find_unsaved(
+        &self,
+        target: &SaveTarget,
+        _: bool,
+        ctx: &StateCtx<'_>,
+    ) -> Result<Option<(PathBuf, String)>, StateError> {
+        let family = &self.names.family;
+        let path = match target {
+            SaveTarget::System => rules_path(ctx, family)?.into(),
+            SaveTarget::File(path) => path.clone(),
+        };
+        let now = iptables_save(&ctx.tools(), family)?;
         let kept = match ctx.fs.stat(&path)? {
             Some(_) => String::from_utf8_lossy(&ctx.fs.read(&path)?).into_owned(),
             None => String::new(),
         };
         Ok((strip_counters(&kept) != strip_counters(&now)).then_some((path, now)))
     }
-}
-
-#[derive(Clone, Copy)]
-enum IptablesComment {
-    InSync,
-    Preview,
-    Applied,
 }
 
 /// Rules without their comments and counters.
@@ -193,195 +247,14 @@ fn rules_path(ctx: &StateCtx<'_>, family: &str) -> Result<&'static str, StateErr
     Ok(places[usize::from(family == "ipv6")])
 }
 
-impl IptablesItem {
-    fn from_map(act: IptablesFunction, map: &Map, id: &str) -> Result<Self, StateError> {
-        let text = |key: &str| map.get(key).filter(|v| !v.is_null()).map(zagent_config::value::python_str);
-        let name = text("name").unwrap_or_else(|| id.to_owned());
-        let family = text("family").unwrap_or_else(|| "ipv4".into());
-        if !matches!(family.as_str(), "ipv4" | "ipv6") {
-            return Err(StateError::new(format!("`family` is ipv4 or ipv6, not {family}")));
-        }
-        let chain = match act {
-            IptablesFunction::ChainPresent | IptablesFunction::ChainAbsent => name.clone(),
-            IptablesFunction::Flush => text("chain").unwrap_or_default(),
-            _ => text("chain").ok_or_else(|| StateError::new("Error: Chain needs to be specified"))?,
-        };
-        if chain.starts_with('-') || (chain.is_empty() && act != IptablesFunction::Flush) {
-            return Err(StateError::new(format!("`{chain}` cannot be the name of a chain")));
-        }
-        let rule = match act {
-            IptablesFunction::Append | IptablesFunction::Insert | IptablesFunction::Delete => {
-                iptables_rule(map).map_err(StateError::new)?
-            }
-            _ => Vec::new(),
-        };
-        let policy = match (act, text("policy")) {
-            (IptablesFunction::Policy, None) => {
-                return Err(StateError::new("Error: Policy needs to be specified"));
-            }
-            (_, policy) => policy.unwrap_or_default(),
-        };
-        let position = text("position").map(|p| p.trim().parse::<i64>()).transpose();
-        let position = position.map_err(|_| StateError::new("`position` must be a whole number"))?;
-        let table = text("table").unwrap_or_else(|| "filter".into());
-        Ok(Self { name, chain: IptablesChain { family, table, name: chain }, rule, position, policy })
-    }
-
-    fn rule_command(&self, act: IptablesFunction) -> String {
-        let letter = match act {
-            IptablesFunction::Append => "-A",
-            IptablesFunction::Insert => "-I",
-            _ => "-D",
-        };
-        let position = self.position.map(|p| p.to_string()).unwrap_or_default();
-        let IptablesChain { table, name, .. } = &self.chain;
-        format!(
-            "{} --wait -t {table} {letter} {name} {position} {}",
-            self.chain.program(),
-            display_words(&self.rule)
-        )
-    }
-
-    fn is_in_sync(&self, act: IptablesFunction, tools: &Tools<'_>) -> Result<bool, StateError> {
-        Ok(match act {
-            IptablesFunction::Append | IptablesFunction::Insert => self.chain.has_rule(tools, &self.rule)?,
-            IptablesFunction::Delete if self.rule.is_empty() => {
-                let rules = self.chain.list_rules(tools)?.unwrap_or_default();
-                let count = rules.iter().filter(|l| l.starts_with("-A")).count();
-                self.position.is_none_or(|p| usize::try_from(p).map_or(true, |p| p > count))
-            }
-            IptablesFunction::Delete => !self.chain.has_rule(tools, &self.rule)?,
-            IptablesFunction::Policy => self.chain.policy(tools)?.as_deref() == Some(&self.policy),
-            IptablesFunction::Flush => {
-                !self.chain.list_rules(tools)?.unwrap_or_default().iter().any(|l| l.starts_with("-A"))
-            }
-            IptablesFunction::ChainPresent => self.chain.list_rules(tools)?.is_some(),
-            IptablesFunction::ChainAbsent => self.chain.list_rules(tools)?.is_none(),
-        })
-    }
-
-    fn run_function(&self, act: IptablesFunction, tools: &Tools<'_>) -> Result<(), StateError> {
-        let chain = self.chain.name.clone();
-        let mut words: Vec<Vec<String>> = Vec::new();
-        let with_rule =
-            |head: Vec<String>| head.into_iter().chain(self.rule.iter().cloned()).collect::<Vec<_>>();
-        match act {
-            IptablesFunction::Append => words.push(with_rule(vec!["-A".into(), chain])),
-            IptablesFunction::Insert => {
-                let mut position = self.position.unwrap_or(1);
-                if position < 1 {
-                    let rules = self.chain.list_rules(tools)?.unwrap_or_default();
-                    let count = rules.iter().filter(|l| l.starts_with("-A")).count();
-                    position = (i64::try_from(count).unwrap_or(0) + position + 1).max(1);
-                }
-                words.push(with_rule(vec!["-I".into(), chain, position.to_string()]));
-            }
-            IptablesFunction::Delete => match self.position {
-                Some(position) => words.push(vec!["-D".into(), chain, position.to_string()]),
-                None => words.push(with_rule(vec!["-D".into(), chain])),
-            },
-            IptablesFunction::Policy => words.push(vec!["-P".into(), chain, self.policy.clone()]),
-            IptablesFunction::Flush if chain.is_empty() => words.push(vec!["-F".into()]),
-            IptablesFunction::Flush => words.push(vec!["-F".into(), chain]),
-            IptablesFunction::ChainPresent => words.push(vec!["-N".into(), chain]),
-            IptablesFunction::ChainAbsent => {
-                words.extend([vec!["-F".into(), chain.clone()], vec!["-X".into(), chain]])
-            }
-        }
-        for line in words {
-            self.chain.run_checked(tools, &line)?;
-        }
-        Ok(())
-    }
-}
-
-impl State for IptablesState {
-    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let tools = ctx.tools();
-        let (mut said, mut names) = (Vec::new(), Vec::new());
-        for item in &self.items {
-            let right = item.is_in_sync(self.function, &tools)?;
-            said.push(
-                self.comment(item, if right { IptablesComment::InSync } else { IptablesComment::Preview }),
-            );
-            if !right {
-                names.push(Value::from(item.name.as_str()));
-            }
-        }
-        let mut changes = Map::new();
-        if let Some(first) = names.first().cloned() {
-            changes.insert("locale", if self.items.len() == 1 { first } else { names.into() });
-        } else if let Some((path, _)) = self.find_unsaved(ctx)? {
-            changes.insert("saved", path.display().to_string());
-            said.push(format!("The rules would be saved in {}", path.display()));
-        }
-        let comment = said.join("\n");
-        Ok(if changes.is_empty() {
-            CheckResult::in_sync(comment)
-        } else {
-            CheckResult::drifted(comment, changes)
-        })
-    }
-
-    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let look = self.check(ctx)?;
-        let tools = ctx.tools();
-        let mut said = Vec::new();
-        for item in &self.items {
-            if item.is_in_sync(self.function, &tools)? {
-                said.push(self.comment(item, IptablesComment::InSync));
-                continue;
-            }
-            ctx.with_undo(&IPTABLES_CHAIN_UNDO, chain_key(&item.chain), || {
-                item.run_function(self.function, &tools)
-            })?;
-            said.push(self.comment(item, IptablesComment::Applied));
-        }
-        if let Some((path, rules)) = self.find_unsaved(ctx)? {
-            parents::make_parents(ctx, &path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
-            ctx.fs.write(&path, rules.as_bytes(), FileMeta::default())?;
-            said.push(format!("Saved in {}", path.display()));
-        }
-        Ok(ApplyResult::new(said.join("\n"), look.changes))
-    }
-
-    fn lock_keys(&self) -> Vec<LockKey> {
-        vec![LockKey::Firewall]
-    }
-
-    fn reads(&self) -> Effects {
-        Effects::KERNEL | Effects::PACKAGE_FILES | Effects::PACKAGES
-    }
-
-    fn writes(&self) -> Effects {
-        // One more rule makes no other one come or go.
-        match self.function {
-            IptablesFunction::Delete | IptablesFunction::Flush | IptablesFunction::ChainAbsent => {
-                Effects::KERNEL
-            }
-            _ => Effects::NONE,
-        }
-    }
-
-    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
-        let grows = !matches!(
-            self.function,
-            IptablesFunction::Delete | IptablesFunction::Flush | IptablesFunction::ChainAbsent
-        );
-        look.verdict == Verdict::Drifted
-            && grows
-            && (hidden & (Effects::PACKAGE_FILES | Effects::PACKAGES)).is_none()
-    }
-}
-
 fn chain_key(chain: &IptablesChain) -> Value {
     let IptablesChain { family, table, name } = chain;
     Map::from_iter([("family", family.as_str()), ("table", table.as_str()), ("chain", name.as_str())]).into()
 }
 
 /// A chain, or a whole table: policies and rules in order.
-pub struct IptablesChainUndo;
-pub static IPTABLES_CHAIN_UNDO: IptablesChainUndo = IptablesChainUndo;
+pub(crate) struct IptablesChainUndo;
+pub(crate) static IPTABLES_CHAIN_UNDO: IptablesChainUndo = IptablesChainUndo;
 
 impl IptablesChainUndo {
     fn chain_from_key(key: &Value) -> IptablesChain {

@@ -1,18 +1,29 @@
 //! `kmod.present` and `kmod.absent`: modules of the kernel, loaded now and at boot.
 
+pub(crate) mod functions;
 pub mod kernel_modules;
 
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule, Undoable,
 };
 use zagent_host::Tools;
 use zagent_host::text_file;
 
+/// The module `kmod`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "kmod",
+    build,
+    functions: functions::TABLE,
+    undo: &[&KmodUndo],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let on = match fun {
         "present" => true,
         "absent" => false,
@@ -26,7 +37,7 @@ pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
         let (persist, comment) = (args.flag("persist", false), args.flag("comment", true));
         Ok(Box::new(KmodState { should_load: on, mods, persist, comment }) as Box<dyn State>)
     };
-    Some(read())
+    Some(args.reject_options(&["mods"]).and_then(|()| read()))
 }
 
 struct KmodState {
@@ -200,7 +211,7 @@ mod tests {
     #[test]
     fn a_host_without_the_program_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let bare = Machine::at(dir.path());
+        let bare = Machine::at_root(dir.path()).unwrap();
         let tools = Tools::new(&bare);
         let state =
             |on| KmodState { should_load: on, mods: vec!["loop".into()], persist: true, comment: true };

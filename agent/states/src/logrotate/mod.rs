@@ -3,6 +3,7 @@
 //! Law: only the line that is asked for changes; whatever else stands in the files stays.
 
 pub mod config;
+pub(crate) mod functions;
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +13,21 @@ use crate::logrotate::config as logrotate;
 use crate::logrotate::config::{directive_value, set_directive};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::fs::{FileKind, FileMeta};
 
+/// The module `logrotate`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "logrotate",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "set").then(|| LogrotateSet::from_args(args).map(|s| Box::new(s) as Box<dyn State>))
 }
 

@@ -5,27 +5,43 @@ use std::path::Path;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::databases::NamedArgs;
-use crate::groups::stores::{
-    PlannedChange, StorePlan, StorePlanner, StorePlannerRow, StoreUndo, single_change,
-};
-use crate::{StateCtx, StateError};
+use crate::named_args::NamedArgs;
+use crate::registry::StateModule;
+use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
+use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::shared::store_undo::StoreUndo;
+use crate::{BuildResult, ChunkArgs, Effects, StateCtx, StateError};
 use zagent_host::Tools;
 
-const VOLUME_LOST: Option<&str> = Some("what was on a volume that is removed cannot come back");
+const VOLUME_LOST: &str = "what was on a volume that is removed cannot come back";
 
-pub const PLANNERS: &[StorePlannerRow] = &[
-    ("lvm", "pv_present", |g, s| pv_present(g, s, "pv"), None),
-    ("lvm", "pv_absent", |g, s| absent(g, s, "pv"), VOLUME_LOST),
-    ("lvm", "vg_present", vg_present as StorePlanner, None),
-    ("lvm", "vg_absent", |g, s| absent(g, s, "vg"), VOLUME_LOST),
-    ("lvm", "lv_present", lv_present, None),
-    ("lvm", "lv_absent", |g, s| absent(g, s, "lv"), VOLUME_LOST),
-];
+/// The module `lvm`.
+pub(crate) const MODULE: StateModule =
+    StateModule { name: "lvm", build, functions: &[], undo: &[&LVM_UNDO], description: "" };
+
+static STATES: StoreModule = StoreModule {
+    functions: &[
+        StoreFunction::new("pv_present", pv_present),
+        StoreFunction::new("pv_absent", |given, ctx| absent(given, ctx, "pv")).irreversible(VOLUME_LOST),
+        StoreFunction::new("vg_present", vg_present),
+        StoreFunction::new("vg_absent", |given, ctx| absent(given, ctx, "vg")).irreversible(VOLUME_LOST),
+        StoreFunction::new("lv_present", lv_present),
+        StoreFunction::new("lv_absent", |given, ctx| absent(given, ctx, "lv")).irreversible(VOLUME_LOST),
+    ],
+    login: None,
+    reads: Effects::KERNEL.union(Effects::PACKAGE_FILES),
+    writes: Effects::KERNEL,
+};
+
+/// Makes the state of a function of this module; nothing when there is no such function.
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    STATES.build(fun, args)
+}
 
 /// A volume or group: one that was new is removed.
-pub static LVM_UNDO: StoreUndo = StoreUndo {
+pub(crate) static LVM_UNDO: StoreUndo = StoreUndo {
     kind: "lvm",
+    login: None,
     capture: |given, ctx| {
         let all = list_volumes(&ctx.tools(), &given.require_text("type")?)?;
         let found = all.into_iter().find(|row| given.text("name").as_ref() == row.first());
@@ -163,9 +179,9 @@ fn plan_create(
     thing: &str,
     program: &'static str,
     args: Vec<String>,
-) -> StorePlan {
+) -> StatePlan {
     let noun = kind_label(kind);
-    StorePlan::Change(PlannedChange {
+    StatePlan::Change(PlannedChange {
         preview_comment: format!("{noun} {name} is set to be created"),
         done_comment: format!("Created {noun} {name}"),
         failure_prefix: format!("Failed to create {noun} {name}"),
@@ -175,15 +191,12 @@ fn plan_create(
     })
 }
 
-fn pv_present(
-    given: &NamedArgs<'_>,
-    ctx: &StateCtx<'_>,
-    kind: &'static str,
-) -> Result<StorePlan, StateError> {
+fn pv_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
+    let kind = "pv";
     let name = given.require_text("name")?;
     let real = real_device(&name);
     if list_volumes(&ctx.tools(), kind)?.iter().any(|row| row.first() == Some(&real)) {
-        return Ok(StorePlan::InSync(format!("{} {name} already present", kind_label(kind))));
+        return Ok(StatePlan::InSync(format!("{} {name} already present", kind_label(kind))));
     }
     let mut args = vec!["--yes".to_owned()];
     args.extend(extra_options(given));
@@ -191,7 +204,7 @@ fn pv_present(
     Ok(plan_create(kind, &name, &real, "pvcreate", args))
 }
 
-fn vg_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn vg_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let devices = given.text_list("devices").unwrap_or_default();
     if !list_volumes(&tools, "vg")?.iter().any(|row| row.first() == Some(&name)) {
@@ -222,11 +235,11 @@ fn vg_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, St
     if adding.is_empty() {
         let mut words = format!("Volume Group {name} already present");
         devices.iter().for_each(|d| words.push_str(&format!("\n{d} is part of Volume Group")));
-        return Ok(StorePlan::InSync(words));
+        return Ok(StatePlan::InSync(words));
     }
     let mut args = vec!["--yes".to_owned(), "--".to_owned(), name.clone()];
     args.extend(adding.iter().cloned());
-    Ok(StorePlan::Change(PlannedChange {
+    Ok(StatePlan::Change(PlannedChange {
         preview_comment: format!("{} is set to be added to {name}", adding.join(", ")),
         done_comment: format!("Volume Group {name} already present"),
         failure_prefix: format!("{} could not be added", adding.join(", ")),
@@ -249,7 +262,7 @@ fn parse_size(text: &str) -> Option<u64> {
     number.trim().parse::<f64>().ok().filter(|n| *n >= 0.0).map(|n| (n * unit) as u64)
 }
 
-fn lv_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn lv_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let (own, vg) = (given.require_text("name")?, given.require_text("vgname")?);
     let (size, extents, snapshot) = (given.text("size"), given.text("extents"), given.text("snapshot"));
     if size.is_some() && extents.is_some() {
@@ -289,7 +302,7 @@ fn lv_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, St
     };
     let wanted = wanted.map(|n| n.div_ceil(extent) * extent);
     let Some(wanted) = wanted.filter(|w| *w != now) else {
-        return Ok(StorePlan::InSync(format!("Logical Volume {name} already present")));
+        return Ok(StatePlan::InSync(format!("Logical Volume {name} already present")));
     };
     if wanted < now && !given.is_enabled("force") {
         return Err(StateError::new("To reduce a Logical Volume option 'force' must be True."));
@@ -297,7 +310,7 @@ fn lv_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, St
     let mut args = vec![if given.is_enabled("force") { "--force" } else { "-qq" }.to_owned()];
     args.extend(given.is_enabled("resizefs").then(|| "--resizefs".to_owned()));
     args.extend(["--size".to_owned(), format!("{wanted}b"), "--".to_owned(), path.clone()]);
-    Ok(StorePlan::Change(PlannedChange {
+    Ok(StatePlan::Change(PlannedChange {
         preview_comment: format!("Logical Volume {name} is set to be resized"),
         done_comment: format!("Resized Logical Volume {name}"),
         failure_prefix: format!("Failed to resize Logical Volume {name}"),
@@ -310,7 +323,7 @@ fn lv_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, St
     }))
 }
 
-fn absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>, kind: &'static str) -> Result<StorePlan, StateError> {
+fn absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>, kind: &'static str) -> Result<StatePlan, StateError> {
     let name = given.require_text("name")?;
     let path = match kind {
         "lv" => format!("{}/{name}", given.require_text("vgname")?),
@@ -320,9 +333,9 @@ fn absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>, kind: &'static str) -> Resu
     let noun = kind_label(kind);
     if !list_volumes(&ctx.tools(), kind)?.iter().any(|row| row.first() == Some(&path)) {
         let how = if kind == "pv" { "does not exist" } else { "already absent" };
-        return Ok(StorePlan::InSync(format!("{noun} {name} {how}")));
+        return Ok(StatePlan::InSync(format!("{noun} {name} {how}")));
     }
-    Ok(StorePlan::Change(PlannedChange {
+    Ok(StatePlan::Change(PlannedChange {
         preview_comment: format!("{noun} {name} is set to be removed"),
         done_comment: format!("Removed {noun} {name}"),
         failure_prefix: format!("Failed to remove {noun} {name}"),

@@ -5,11 +5,22 @@
 use zagent_compiler::{CallError, Compat, FunctionCall, schema};
 use zagent_config::{Map, Value};
 
-use super::{ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError};
+use super::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError, StateModule,
+};
 use zagent_host::exec::command_options::value_text;
 
+/// The module `module`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "module",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let waits = match fun {
         "run" => false,
         "wait" | "watch" => true,

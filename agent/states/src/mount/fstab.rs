@@ -56,7 +56,7 @@ impl MountFstab {
         if name.starts_with(&format!("{tag}=")) || (tag == "DEVICE" && name.starts_with('/')) {
             return Ok(self.entry.clone());
         }
-        let device = mounts::resolve_device(name);
+        let device = mounts::resolve_device(ctx.machine, name);
         let failed = || StateError::new(format!("Device {name} cannot be converted to {by}"));
         if tag == "DEVICE" {
             return if device.starts_with('/') {

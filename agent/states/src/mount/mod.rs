@@ -2,13 +2,12 @@
 //!
 //! Law: other lines of `/etc/fstab` stay as they are, and what is mounted stays so unless its device or options differ.
 
+pub(crate) mod functions;
 pub mod mounts;
 
 pub mod fstab;
 pub mod mounted;
 pub mod opts;
-
-use std::path::Path;
 
 use zagent_config::{Map, Value};
 
@@ -16,23 +15,34 @@ use self::fstab::MountFstab;
 use self::mounted::MountMounted;
 use crate::mount::mounts::{FstabChange, FstabEntry, MountedFs};
 use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule, Undoable,
 };
 use zagent_host::text_file;
 
+/// The module `mount`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "mount",
+    build,
+    functions: functions::TABLE,
+    undo: &[&MountUndo, &SwapUndo],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     fn boxed(state: impl State + 'static) -> Box<dyn State> {
         Box::new(state)
     }
-    Some(match fun {
+    let state = match fun {
         "mounted" => MountMounted::read(args).map(boxed),
         "unmounted" => MountUnmounted::read(args).map(boxed),
         "swap" => MountSwap::read(args).map(boxed),
         "fstab_present" => MountFstab::read(true, args).map(boxed),
         "fstab_absent" => MountFstab::read(false, args).map(boxed),
         _ => return None,
-    })
+    };
+    Some(args.reject_options(&["device"]).and(state))
 }
 
 /// What a dry run cannot see behind a mount: the files below it are others then.
@@ -171,8 +181,8 @@ impl MountSwap {
 
     /// Whether it is in use, and the table with its line, when that is missing.
     fn find_swap(&self, ctx: &StateCtx<'_>) -> Result<(bool, Option<(String, FstabChange)>), StateError> {
-        let on =
-            mounts::list_swaps(ctx.tools().machine)?.contains(mounts::resolve_device(&self.name).as_str());
+        let on = mounts::list_swaps(ctx.tools().machine)?
+            .contains(mounts::resolve_device(ctx.machine, &self.name).as_str());
         if !self.persist {
             return Ok((on, None));
         }
@@ -216,7 +226,7 @@ impl State for MountSwap {
         let name = &self.name;
         let mut done = ApplyResult::new(format!("Swap {name} already active"), Map::new());
         if !on {
-            let device = mounts::resolve_device(name);
+            let device = mounts::resolve_device(ctx.machine, name);
             ctx.with_undo(&SwapUndo, device.as_str(), || {
                 let said = ctx.tools().run_change("swapon", &["--", &device])?;
                 let failed =
@@ -283,7 +293,7 @@ impl Undoable for MountUndo {
             tools.run_checked("umount", &["--", name])?;
         }
         let opts = if same { format!("remount,{}", text("opts")) } else { text("opts").to_owned() };
-        if same || Path::new(name).is_dir() {
+        if same || ctx.machine.is_dir(name) {
             tools.run_checked("mount", &["-t", text("fstype"), "-o", &opts, "--", text("device"), name])?;
         }
         Ok(())
@@ -308,3 +318,6 @@ impl Undoable for SwapUndo {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

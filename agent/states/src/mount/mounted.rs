@@ -1,6 +1,5 @@
 //! `mount.mounted`: a device at a place, now and after a boot.
 
-use std::fs::metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -80,13 +79,14 @@ impl MountMounted {
         let wanted = &self.entry.device;
         if self.is_bind() {
             // The same directory under two names.
-            let id = |path: &str| metadata(path).ok().map(|m| (m.dev(), m.ino()));
+            let id = |path: &str| ctx.machine.metadata(path).ok().map(|m| (m.dev(), m.ino()));
             let (a, b) = (id(wanted), id(&self.entry.name));
             return a.is_some() && a == b;
         }
-        let device = mounts::resolve_device(&now.device);
-        let is_wanted =
-            [&now.device, &device].into_iter().any(|d| d == wanted || *d == mounts::resolve_device(wanted));
+        let device = mounts::resolve_device(ctx.machine, &now.device);
+        let is_wanted = [&now.device, &device]
+            .into_iter()
+            .any(|d| d == wanted || *d == mounts::resolve_device(ctx.machine, wanted));
         let backing =
             || mounts::loop_backing_file(ctx.tools().machine, &device).is_some_and(|f| f == *wanted);
         let fits = |r: &fancy_regex::Regex| {

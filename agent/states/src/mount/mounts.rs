@@ -42,7 +42,7 @@ pub fn parse_mountinfo_line(line: &str) -> Option<MountedFs> {
 
 /// What is mounted at a place.
 pub fn find_mounted(machine: &Machine, point: &str) -> Result<Option<MountedFs>, FunctionError> {
-    let real = std::fs::canonicalize(point).unwrap_or_else(|_| PathBuf::from(point));
+    let real = machine.canonicalize(point).unwrap_or_else(|_| PathBuf::from(point));
     Ok(list_mounted(machine)?.into_iter().rev().find(|m| Path::new(&m.point) == real))
 }
 
@@ -224,7 +224,7 @@ pub fn list_swaps(machine: &Machine) -> Result<Map, FunctionError> {
 }
 
 /// The device behind a name: links followed, `UUID=…`, `LABEL=…` and their likes looked up. What is no device stays.
-pub fn resolve_device(name: &str) -> String {
+pub fn resolve_device(machine: &Machine, name: &str) -> String {
     const TAGS: [(&str, &str); 4] = [
         ("UUID", "by-uuid"),
         ("LABEL", "by-label"),
@@ -244,7 +244,7 @@ pub fn resolve_device(name: &str) -> String {
     if !path.starts_with('/') {
         return path.trim_end_matches('/').to_owned();
     }
-    std::fs::canonicalize(&path).map_or(path, |real| real.display().to_string())
+    machine.canonicalize(&path).map_or(path, |real| real.display().to_string())
 }
 
 /// The file behind a loop device.

@@ -2,6 +2,8 @@
 //!
 //! Law: entries of other interfaces stay as they are, and an interface is taken down only when its own entry changed.
 
+pub(crate) mod functions;
+
 use std::path::Path;
 
 use zagent_config::{Map, Value};
@@ -9,6 +11,7 @@ use zagent_config::{Map, Value};
 use super::system::SystemNames;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::exec::command_options::value_text;
 use zagent_host::fs::FileMeta;
@@ -16,17 +19,27 @@ use zagent_host::text_file;
 
 const INTERFACES_FILE: &str = "/etc/network/interfaces";
 
+/// The module `network`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "network",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     fn boxed(state: impl State + 'static) -> Box<dyn State> {
         Box::new(state)
     }
-    Some(match fun {
+    let state = match fun {
         "managed" => NetworkManaged::read(args).map(boxed),
         "routes" => NetworkRoutes::read(args).map(boxed),
         "system" => SystemNames::from_network_system(args).map(boxed),
         _ => return None,
-    })
+    };
+    Some(args.reject_options(&["hostname"]).and(state))
 }
 
 /// Arguments and what `/etc/network/interfaces` calls them, in the order in which they are written.
@@ -359,7 +372,7 @@ impl State for NetworkRoutes {
             text_file::write_text(ctx.fs, &path, &text)?;
             ctx.fs.set_meta(Path::new(&path), FileMeta { mode: Some(0o755), ..FileMeta::default() }, true)?;
         }
-        if ctx.tools().machine.path(&format!("/sys/class/net/{name}")).exists() {
+        if ctx.machine.exists(format!("/sys/class/net/{name}")) {
             for (words, _) in &self.routes {
                 let args = ["route", "replace"].into_iter().chain(words.split(' '));
                 ctx.tools().run_checked("ip", &args.collect::<Vec<_>>())?;

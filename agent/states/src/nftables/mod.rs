@@ -1,65 +1,49 @@
 //! States of the module `nftables`: rules, chains, tables and policies, by `nft`.
 //!
-//! Law: a table as a whole is what a revert puts back.
+//! Law: a revert restores a table as a whole.
+
+pub(crate) mod rule;
+
+use std::path::PathBuf;
+
+pub(crate) mod functions;
 
 use zagent_config::{Map, Value};
 
-use crate::shared::netfilter::{nft_family, nft_rule, normalize_nft_rule};
-use crate::{
-    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
-    Undoable, Verdict,
-};
+use self::rule::{nft_family, nft_rule, normalize_nft_rule};
+use crate::shared::netfilter::{FirewallFunction, FirewallItem, FirewallNames, FirewallState, SaveTarget};
+use crate::{BuildResult, ChunkArgs, State, StateCtx, StateError, StateModule, Undoable};
 use zagent_host::Tools;
-use zagent_host::fs::FileMeta;
 
 /// Where Debian keeps the rules; a directory elsewhere.
 const DEBIAN_CONF: &str = "/etc/nftables.conf";
 
+/// The module `nftables`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "nftables",
+    build,
+    functions: functions::TABLE,
+    undo: &[&NFT_TABLE_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    let act = match fun {
-        "append" => NftablesFunction::Append,
-        "insert" => NftablesFunction::Insert,
-        "delete" => NftablesFunction::Delete,
-        "set_policy" => NftablesFunction::Policy,
-        "flush" => NftablesFunction::Flush,
-        "chain_present" => NftablesFunction::ChainPresent,
-        "chain_absent" => NftablesFunction::ChainAbsent,
-        "table_present" => NftablesFunction::TablePresent,
-        "table_absent" => NftablesFunction::TableAbsent,
-        _ => return None,
-    };
-    Some(NftablesState::from_args(act, args).map(|s| Box::new(s) as Box<dyn State>))
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let function = FirewallFunction::from_name(fun)?;
+    let save = args.flag("save", false).then_some(SaveTarget::System);
+    let state = |item| Box::new(FirewallState { function, items: vec![item], save }) as Box<dyn State>;
+    Some(NftablesItem::from_args(function, args).map(state))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NftablesFunction {
-    Append,
-    Insert,
-    Delete,
-    Policy,
-    Flush,
-    ChainPresent,
-    ChainAbsent,
-    TablePresent,
-    TableAbsent,
-}
-
-struct NftablesState {
-    function: NftablesFunction,
-    name: String,
-    /// As it was written.
-    family: String,
-    /// As `nft` calls it.
+/// A rule, chain or table.
+struct NftablesItem {
+    names: FirewallNames,
+    /// The family as `nft` calls it.
     kind: &'static str,
-    table: String,
-    chain: String,
     rule: String,
     position: Option<String>,
-    policy: String,
     /// What makes a chain a base chain.
     hook: Option<String>,
-    save: bool,
     lenient: bool,
 }
 
@@ -72,8 +56,8 @@ struct NftChain {
     rules: Vec<(String, String)>,
 }
 
-impl NftablesState {
-    fn from_args(act: NftablesFunction, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+impl NftablesItem {
+    fn from_args(function: FirewallFunction, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let family = args.text("family")?.unwrap_or_else(|| "ipv4".into());
         let kind =
             nft_family(&family).ok_or_else(|| StateError::new(format!("there is no family `{family}`")))?;
@@ -81,10 +65,10 @@ impl NftablesState {
         let name = args.name();
         let mut table = args.text("table")?.unwrap_or_else(|| "filter".into());
         let mut chain = named("chain")?;
-        match act {
-            NftablesFunction::TablePresent | NftablesFunction::TableAbsent => table.clone_from(&name),
-            NftablesFunction::ChainPresent | NftablesFunction::ChainAbsent => chain.clone_from(&name),
-            NftablesFunction::Flush => {}
+        match function {
+            FirewallFunction::TablePresent | FirewallFunction::TableAbsent => table.clone_from(&name),
+            FirewallFunction::ChainPresent | FirewallFunction::ChainAbsent => chain.clone_from(&name),
+            FirewallFunction::Flush => {}
             _ if chain.is_empty() => return Err(StateError::new("Chain needs to be specified")),
             _ => {}
         }
@@ -101,27 +85,21 @@ impl NftablesState {
             _ => return Err(StateError::new("Table_type, hook, and priority required.")),
         };
         let policy = named("policy")?;
-        if act == NftablesFunction::Policy && policy.is_empty() {
+        if function == FirewallFunction::Policy && policy.is_empty() {
             return Err(StateError::new("Policy needs to be specified"));
         }
         Ok(Self {
             rule: nft_rule(&args.chunk.args, kind),
             position: args.text("position")?,
-            save: args.flag("save", false),
             lenient: args.flag("ignore_absence", false),
-            function: act,
-            name,
-            family,
             kind,
-            table,
-            chain,
-            policy,
+            names: FirewallNames { name, family, table, chain, policy },
             hook,
         })
     }
 
     fn chain_address(&self) -> String {
-        format!("{} {} {}", self.kind, self.table, self.chain).trim_end().to_owned()
+        format!("{} {} {}", self.kind, self.names.table, self.names.chain).trim_end().to_owned()
     }
 
     fn has_table(&self, tools: &Tools<'_>) -> Result<bool, StateError> {
@@ -129,7 +107,7 @@ impl NftablesState {
         if !said.is_success() {
             return Err(StateError::new(said.message()));
         }
-        let line = format!("table {} {}", self.kind, self.table);
+        let line = format!("table {} {}", self.kind, self.names.table);
         Ok(said.stdout.lines().any(|l| l.trim() == line))
     }
 
@@ -138,11 +116,11 @@ impl NftablesState {
         if !self.has_table(tools)? {
             return Ok(None);
         }
-        let said = tools.run_query("nft", &["--handle", "list", "table", self.kind, &self.table])?;
+        let said = tools.run_query("nft", &["--handle", "list", "table", self.kind, &self.names.table])?;
         if !said.is_success() {
             return Err(StateError::new(said.message()));
         }
-        Ok(parse_chain(&said.stdout, &self.chain))
+        Ok(parse_chain(&said.stdout, &self.names.chain))
     }
 
     fn find_handle(&self, tools: &Tools<'_>) -> Result<Option<String>, StateError> {
@@ -154,186 +132,141 @@ impl NftablesState {
             .find(|(rule, _)| normalize_nft_rule(rule) == want)
             .map(|(_, handle)| handle))
     }
+}
 
-    fn is_in_sync(&self, tools: &Tools<'_>) -> Result<bool, StateError> {
-        Ok(match self.function {
-            NftablesFunction::Append | NftablesFunction::Insert => self.find_handle(tools)?.is_some(),
-            NftablesFunction::Delete => self.find_handle(tools)?.is_none(),
-            NftablesFunction::Policy => {
-                let base = self.list_chain(tools)?.and_then(|l| l.base).unwrap_or_default();
-                base.contains(&format!("policy {};", self.policy.to_lowercase()))
+impl FirewallItem for NftablesItem {
+    /// The lines that `nft` reads.
+    type Commands = String;
+
+    const MODULE: &'static str = "nftables";
+
+    fn names(&self) -> &FirewallNames {
+        &self.names
+    }
+
+    fn command_text(&self, function: FirewallFunction) -> String {
+        let verb = match function {
+            FirewallFunction::Insert => "insert",
+            FirewallFunction::Append => "add",
+            _ => "D",
+        };
+        format!("nft {verb} rule {} {}", self.chain_address(), self.rule)
+    }
+
+    fn preview_comment(function: FirewallFunction) -> Option<&'static str> {
+        match function {
+            FirewallFunction::Flush => {
+                Some("{module} rules in {table} table {chain} chain {family} family would be flushed")
             }
-            NftablesFunction::Flush => {
-                let there = if self.chain.is_empty() {
+            FirewallFunction::ChainPresent => {
+                Some("{module} chain {chain} would be created in table {table} for family {family}")
+            }
+            FirewallFunction::ChainAbsent => {
+                Some("{module} chain {chain} would be deleted from table {table} for family {family}")
+            }
+            _ => None,
+        }
+    }
+
+    fn is_in_sync(&self, function: FirewallFunction, tools: &Tools<'_>) -> Result<bool, StateError> {
+        Ok(match function {
+            FirewallFunction::Append | FirewallFunction::Insert => self.find_handle(tools)?.is_some(),
+            FirewallFunction::Delete => self.find_handle(tools)?.is_none(),
+            FirewallFunction::Policy => {
+                let base = self.list_chain(tools)?.and_then(|l| l.base).unwrap_or_default();
+                base.contains(&format!("policy {};", self.names.policy.to_lowercase()))
+            }
+            FirewallFunction::Flush => {
+                let there = if self.names.chain.is_empty() {
                     self.has_table(tools)?
                 } else {
                     self.list_chain(tools)?.is_some()
                 };
                 if !there && !self.lenient {
-                    let what = if self.chain.is_empty() { "table" } else { "chain" };
+                    let what = if self.names.chain.is_empty() { "table" } else { "chain" };
                     return Err(StateError::new(format!(
                         "Failed to flush {what} {}, {what} does not exist.",
                         self.chain_address()
                     )));
                 }
                 let text = if there {
-                    tools.run_query("nft", &["--handle", "list", "table", self.kind, &self.table])?.stdout
+                    tools
+                        .run_query("nft", &["--handle", "list", "table", self.kind, &self.names.table])?
+                        .stdout
                 } else {
                     String::new()
                 };
                 !there
-                    || (split_chains(&text).filter(|c| self.chain.is_empty() || *c == self.chain))
+                    || (split_chains(&text).filter(|c| self.names.chain.is_empty() || *c == self.names.chain))
                         .all(|c| parse_chain(&text, c).is_none_or(|l| l.rules.is_empty()))
             }
-            NftablesFunction::ChainPresent => self.list_chain(tools)?.is_some(),
-            NftablesFunction::ChainAbsent => self.list_chain(tools)?.is_none(),
-            NftablesFunction::TablePresent => self.has_table(tools)?,
-            NftablesFunction::TableAbsent => !self.has_table(tools)?,
+            FirewallFunction::ChainPresent => self.list_chain(tools)?.is_some(),
+            FirewallFunction::ChainAbsent => self.list_chain(tools)?.is_none(),
+            FirewallFunction::TablePresent => self.has_table(tools)?,
+            FirewallFunction::TableAbsent => !self.has_table(tools)?,
         })
     }
 
-    /// The lines that `nft` reads.
-    fn nft_script(&self, tools: &Tools<'_>) -> Result<String, StateError> {
+    fn commands(&self, function: FirewallFunction, tools: &Tools<'_>) -> Result<String, StateError> {
         let (target, rule) = (self.chain_address(), &self.rule);
-        Ok(match self.function {
-            NftablesFunction::Append => format!("add rule {target} {rule}"),
-            NftablesFunction::Insert => {
+        Ok(match function {
+            FirewallFunction::Append => format!("add rule {target} {rule}"),
+            FirewallFunction::Insert => {
                 match self.position.as_deref().filter(|p| !matches!(*p, "0" | "1" | "")) {
                     Some(position) => format!("insert rule {target} position {position} {rule}"),
                     None => format!("insert rule {target} {rule}"),
                 }
             }
-            NftablesFunction::Delete => {
+            FirewallFunction::Delete => {
                 let handle = match &self.position {
                     Some(position) => position.clone(),
                     None => self.find_handle(tools)?.unwrap_or_default(),
                 };
                 format!("delete rule {target} handle {handle}")
             }
-            NftablesFunction::Policy => {
+            FirewallFunction::Policy => {
                 let base = self.list_chain(tools)?.and_then(|l| l.base);
                 let base = base.ok_or_else(|| {
                     StateError::new("Failed to set nftables default policy: it is no base chain")
                 })?;
                 let hook = base.split("policy").next().unwrap_or(&base).trim();
-                format!("add chain {target} {{ {hook} policy {}; }}", self.policy.to_lowercase())
+                format!("add chain {target} {{ {hook} policy {}; }}", self.names.policy.to_lowercase())
             }
-            NftablesFunction::Flush if self.chain.is_empty() => format!("flush table {target}"),
-            NftablesFunction::Flush => format!("flush chain {target}"),
-            NftablesFunction::ChainPresent => match &self.hook {
+            FirewallFunction::Flush if self.names.chain.is_empty() => format!("flush table {target}"),
+            FirewallFunction::Flush => format!("flush chain {target}"),
+            FirewallFunction::ChainPresent => match &self.hook {
                 Some(hook) => format!("add chain {target} {{ {hook} }}"),
                 None => format!("add chain {target}"),
             },
-            NftablesFunction::ChainAbsent => format!("flush chain {target}\ndelete chain {target}"),
-            NftablesFunction::TablePresent => format!("add table {} {}", self.kind, self.table),
-            NftablesFunction::TableAbsent => format!("delete table {} {}", self.kind, self.table),
+            FirewallFunction::ChainAbsent => format!("flush chain {target}\ndelete chain {target}"),
+            FirewallFunction::TablePresent => format!("add table {} {}", self.kind, self.names.table),
+            FirewallFunction::TableAbsent => format!("delete table {} {}", self.kind, self.names.table),
         })
     }
 
-    fn comment(&self, which: NftablesComment) -> String {
-        let verb = match self.function {
-            NftablesFunction::Insert => "insert",
-            NftablesFunction::Append => "add",
-            _ => "D",
-        };
-        let command = format!("nft {verb} rule {} {}", self.chain_address(), self.rule);
-        let lines =
-            COMMENTS.iter().find(|(act, _)| *act == self.function).map_or(&[""; 3], |(_, lines)| lines);
-        let filled = [
-            ("{family}", &self.family),
-            ("{table}", &self.table),
-            ("{chain}", &self.chain),
-            ("{policy}", &self.policy),
-            ("{name}", &self.name),
-            ("{command}", &command),
-        ];
-        filled
-            .iter()
-            .fold(lines[which as usize].to_owned(), |line, (place, value)| line.replace(place, value))
+    fn run(&self, script: &String, tools: &Tools<'_>) -> Result<(), StateError> {
+        run_script(tools, script)
     }
-}
 
-/// What is said when there is nothing to do, before something is done, and after it.
-const COMMENTS: [(NftablesFunction, [&str; 3]); 9] = [
-    (
-        NftablesFunction::Append,
-        [
-            "nftables rule for {name} already set ({command}) for {family}",
-            "nftables rule for {name} needs to be set ({command}) for {family}",
-            "Set nftables rule for {name} to: {command} for {family}",
-        ],
-    ),
-    (
-        NftablesFunction::Insert,
-        [
-            "nftables rule for {name} already set for {family} ({command})",
-            "nftables rule for {name} needs to be set for {family} ({command})",
-            "Set nftables rule for {name} to: {command} for {family}",
-        ],
-    ),
-    (
-        NftablesFunction::Delete,
-        [
-            "nftables rule for {name} already absent for {family} ({command})",
-            "nftables rule for {name} needs to be deleted for {family} ({command})",
-            "Delete nftables rule for {name} {command}",
-        ],
-    ),
-    (
-        NftablesFunction::Policy,
-        [
-            "nftables default policy for chain {chain} on table {table} for {family} already set to {policy}",
-            "nftables default policy for chain {chain} on table {table} for {family} needs to be set to {policy}",
-            "Set default policy for {chain} to {policy} family {family}",
-        ],
-    ),
-    (
-        NftablesFunction::Flush,
-        [
-            "There are no nftables rules in {table} table {chain} chain {family} family",
-            "nftables rules in {table} table {chain} chain {family} family would be flushed",
-            "Flush nftables rules in {table} table {chain} chain {family} family",
-        ],
-    ),
-    (
-        NftablesFunction::ChainPresent,
-        [
-            "nftables {chain} chain is already exist in {table} table for {family}",
-            "nftables chain {chain} would be created in table {table} for family {family}",
-            "nftables {chain} chain in {table} table create success for {family}",
-        ],
-    ),
-    (
-        NftablesFunction::ChainAbsent,
-        [
-            "nftables {chain} chain is already absent in {table} table for {family}",
-            "nftables chain {chain} would be deleted from table {table} for family {family}",
-            "nftables {chain} chain in {table} table delete success for {family}",
-        ],
-    ),
-    (
-        NftablesFunction::TablePresent,
-        [
-            "nftables table {name} already exists in family {family}",
-            "nftables table {name} would be created in family {family}",
-            "nftables table {name} successfully created in family {family}",
-        ],
-    ),
-    (
-        NftablesFunction::TableAbsent,
-        [
-            "nftables table {name} is already absent from family {family}",
-            "nftables table {name} would be deleted from family {family}",
-            "nftables table {name} successfully deleted from family {family}",
-        ],
-    ),
-];
+    fn undo_target(&self) -> (&'static dyn Undoable, Value) {
+        let key = Map::from_iter([("family", self.kind), ("table", self.names.table.as_str())]);
+        (&NFT_TABLE_UNDO, key.into())
+    }
 
-#[derive(Clone, Copy)]
-enum NftablesComment {
-    InSync,
-    Preview,
-    Applied,
+    /// Saved after a change alone, and then always.
+    fn find_unsaved(
+        &self,
+        _: &SaveTarget,
+        is_applied: bool,
+        ctx: &StateCtx<'_>,
+    ) -> Result<Option<(PathBuf, String)>, StateError> {
+        if !is_applied {
+            return Ok(None);
+        }
+        let rules = ctx.tools().run_checked("nft", &["-s", "list", "ruleset"])?.stdout;
+        let text = format!("#!/usr/sbin/nft -f\n\nflush ruleset\n\n{rules}");
+        Ok(Some((PathBuf::from(DEBIAN_CONF), text)))
+    }
 }
 
 /// The chains of a listed table.
@@ -363,60 +296,9 @@ fn run_script(tools: &Tools<'_>, script: &str) -> Result<(), StateError> {
     if said.is_success() { Ok(()) } else { Err(StateError::new(said.message())) }
 }
 
-impl State for NftablesState {
-    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        if self.is_in_sync(&ctx.tools())? {
-            return Ok(CheckResult::in_sync(self.comment(NftablesComment::InSync)));
-        }
-        Ok(CheckResult::drifted(
-            self.comment(NftablesComment::Preview),
-            Map::from_iter([("locale", self.name.as_str())]),
-        ))
-    }
-
-    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let tools = ctx.tools();
-        let script = self.nft_script(&tools)?;
-        let key = Map::from_iter([("family", self.kind), ("table", self.table.as_str())]);
-        ctx.with_undo(&NFT_TABLE_UNDO, key, || run_script(&tools, &script))?;
-        let mut comment = self.comment(NftablesComment::Applied);
-        if self.save {
-            let rules = tools.run_checked("nft", &["-s", "list", "ruleset"])?.stdout;
-            let text = format!("#!/usr/sbin/nft -f\n\nflush ruleset\n\n{rules}");
-            ctx.fs.write(std::path::Path::new(DEBIAN_CONF), text.as_bytes(), FileMeta::default())?;
-            comment += &format!("\nSaved in {DEBIAN_CONF}");
-        }
-        Ok(ApplyResult::new(comment, Map::from_iter([("locale", self.name.as_str())])))
-    }
-
-    fn lock_keys(&self) -> Vec<LockKey> {
-        vec![LockKey::Firewall]
-    }
-
-    fn reads(&self) -> Effects {
-        Effects::KERNEL | Effects::PACKAGE_FILES | Effects::PACKAGES
-    }
-
-    fn writes(&self) -> Effects {
-        match self.function {
-            NftablesFunction::Delete
-            | NftablesFunction::Flush
-            | NftablesFunction::ChainAbsent
-            | NftablesFunction::TableAbsent => Effects::KERNEL,
-            _ => Effects::NONE,
-        }
-    }
-
-    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
-        look.verdict == Verdict::Drifted
-            && self.writes().is_none()
-            && (hidden & (Effects::PACKAGE_FILES | Effects::PACKAGES)).is_none()
-    }
-}
-
 /// A table with all that is in it.
-pub struct NftTableUndo;
-pub static NFT_TABLE_UNDO: NftTableUndo = NftTableUndo;
+pub(crate) struct NftTableUndo;
+pub(crate) static NFT_TABLE_UNDO: NftTableUndo = NftTableUndo;
 
 impl Undoable for NftTableUndo {
     fn kind(&self) -> &'static str {

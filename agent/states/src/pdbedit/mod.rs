@@ -3,27 +3,45 @@
 //! Law: neither a password nor what is kept of one is a word of a program, and no account is open to everybody, not even
 //! for a moment.
 
+#![expect(clippy::disallowed_methods, reason = "a changed password gets the current time")]
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zagent_config::{Map, Value};
 
-use crate::databases::NamedArgs;
-use crate::groups::stores::{
-    PlannedChange, StorePlan, StorePlanner, StorePlannerRow, StoreUndo, single_change,
-};
-use crate::{StateCtx, StateError};
+use crate::named_args::NamedArgs;
+use crate::registry::StateModule;
+use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
+use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::shared::store_undo::StoreUndo;
+use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 use zagent_host::Tools;
 use zagent_host::temp_file::PrivateTempFile;
 
-pub const PLANNERS: &[StorePlannerRow] = &[
-    ("pdbedit", "managed", plan_managed as StorePlanner, None),
-    ("pdbedit", "present", plan_managed, None),
-    ("pdbedit", "absent", plan_absent, Some("an account of Samba that is deleted cannot come back")),
-];
+const ACCOUNT_DELETED: &str = "an account of Samba that is deleted cannot come back";
+
+/// The module `pdbedit`.
+pub(crate) const MODULE: StateModule =
+    StateModule { name: "pdbedit", build, functions: &[], undo: &[&PDBEDIT_UNDO], description: "" };
+
+static STATES: StoreModule = StoreModule::new(
+    &[
+        StoreFunction::new("managed", plan_managed),
+        StoreFunction::new("present", plan_managed),
+        StoreFunction::new("absent", plan_absent).irreversible(ACCOUNT_DELETED),
+    ],
+    None,
+);
+
+/// Makes the state of a function of this module; nothing when there is no such function.
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    STATES.build(fun, args)
+}
 
 /// An account: one that was new is deleted, one that was changed gets its fields and its hash back.
-pub static PDBEDIT_UNDO: StoreUndo = StoreUndo {
+pub(crate) static PDBEDIT_UNDO: StoreUndo = StoreUndo {
     kind: "samba_account",
+    login: None,
     capture: |given, ctx| {
         Ok(find_account(&ctx.tools(), &given.require_text("name")?)?.map_or(Value::Null, Value::from))
     },
@@ -33,7 +51,7 @@ pub static PDBEDIT_UNDO: StoreUndo = StoreUndo {
             return Ok(tools.run_checked("pdbedit", &["-x", "-u", &name]).map(|_| ())?);
         };
         let Some(now) = find_account(&tools, &name)? else {
-            return Err(StateError::new("an account of Samba that is deleted cannot come back"));
+            return Err(StateError::new(ACCOUNT_DELETED));
         };
         let hash = was.get("hash").and_then(Value::as_str).unwrap_or_default();
         if !has_field_value(&now, "hash", hash) {
@@ -125,10 +143,11 @@ impl SambaCredential {
 /// Makes an account by what is kept of its password, through a file that only we can read: everybody sees words. What
 /// there was of it is lost by that and is given back.
 fn import_account(tools: &Tools<'_>, name: &str, hash: &str, was: Option<&Map>) -> Result<(), StateError> {
-    let account = zagent_host::exec::command_options::RunAsUser::find(name).map_err(StateError::new)?;
+    let account =
+        zagent_host::exec::command_options::RunAsUser::find(tools.machine, name).map_err(StateError::new)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let line = smbpasswd_line(name, account.ids.uid, hash, now)?;
-    let file = PrivateTempFile::new(line.as_bytes(), ".smb", None)
+    let file = PrivateTempFile::new(tools.machine, line.as_bytes(), ".smb", None)
         .map_err(|e| StateError::new(format!("cannot write the account: {e}")))?;
     tools.run_checked("pdbedit", &["-i", &format!("smbpasswd:{}", file.path().display())])?;
     if let Some(was) = was {
@@ -181,7 +200,7 @@ fn find_account(tools: &Tools<'_>, name: &str) -> Result<Option<Map>, StateError
     Ok(Some(all))
 }
 
-fn plan_managed(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn plan_managed(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let (tools, name) = (ctx.tools(), given.text("login").map_or_else(|| given.require_text("name"), Ok)?);
     let now = find_account(&tools, &name)?;
     let flags = |text: &str| {
@@ -205,11 +224,11 @@ fn plan_managed(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, 
         differing.insert("password", true);
     }
     if now.is_some() && differing.is_empty() {
-        return Ok(StorePlan::InSync(format!("account {name} already in desired state")));
+        return Ok(StatePlan::InSync(format!("account {name} already in desired state")));
     }
     let past = if now.is_some() { "updated" } else { "created" };
     let (is_new, own) = (now.is_none(), name.clone());
-    Ok(StorePlan::Change(PlannedChange {
+    Ok(StatePlan::Change(PlannedChange {
         preview_comment: format!("account {name} would be {past}"),
         done_comment: format!("account {name} {past}"),
         failure_prefix: format!("account {name} could not be {past}"),
@@ -230,12 +249,12 @@ fn plan_managed(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, 
     }))
 }
 
-fn plan_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn plan_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let name = given.require_text("name")?;
     if find_account(&ctx.tools(), &name)?.is_none() {
-        return Ok(StorePlan::InSync(format!("account {name} is absent")));
+        return Ok(StatePlan::InSync(format!("account {name} is absent")));
     }
-    Ok(StorePlan::Change(PlannedChange {
+    Ok(StatePlan::Change(PlannedChange {
         preview_comment: format!("account {name} would be deleted"),
         done_comment: format!("account {name} deleted"),
         failure_prefix: format!("account {name} could not be deleted"),
@@ -302,7 +321,7 @@ mod tests {
     fn a_new_account_is_proven_by_something() {
         let read = |json: &str, is_new: bool| {
             let map = Value::from_json_str(json).unwrap().as_map().cloned().unwrap();
-            crate::databases::with_map_args(&map, |g| {
+            crate::named_args::with_map_args(&map, |g| {
                 SambaCredential::from_args(g, is_new).map(|p| p.nt_hash_value())
             })
         };

@@ -1,34 +1,40 @@
 //! States of the module `pip`: libraries of Python.
 
+pub(crate) mod functions;
+
+mod program;
+#[cfg(test)]
+mod tests;
+
 use zagent_compiler::Chunk;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
+pub(crate) use self::program::Pip;
+use self::program::parse_list;
 use crate::file::sources;
 use crate::file::sources::ContentLocation;
 use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, has_login, redact_logins};
 use crate::shared::pep440::{PipRequirement, normalize_name};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::exec::command_options::value_text;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
 
-/// What `pip list --format=json` printed.
-pub fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> {
-    let start = out.find('[').unwrap_or(0);
-    let json =
-        Value::from_json_str(out[start..].trim()).map_err(|_| FunctionError::failed("Invalid JSON"))?;
-    let one = |v: &Value| {
-        let text = |key: &str| v.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some((normalize_name(&text("name")?), vec![text("version")?]))
-    };
-    Ok(json.as_list().into_iter().flat_map(|l| l.iter()).filter_map(one).collect())
-}
+/// The module `pip`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "pip",
+    build,
+    functions: functions::TABLE,
+    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    description: include_str!("description.txt"),
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
         "installed" => PipFunction::Install,
         "removed" => PipFunction::Remove,
@@ -39,7 +45,7 @@ pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 fn state_from_args(act: PipFunction, args: &ChunkArgs<'_>) -> BuildResult {
-    let mut provider = LangPkgProvider::from_args("pip", args, &["bin_env", "pip_bin"], "env_vars")?;
+    let mut provider = LangPkgProvider::from_args(&Pip, args, &["bin_env", "pip_bin"], "env_vars")?;
     for (key, variable) in ADDRESS_VARIABLES {
         let given = args.texts(key)?.filter(|all| !all.is_empty());
         provider.env.extend(given.map(|all| (variable.to_owned(), all.join(" "))));
@@ -60,7 +66,7 @@ fn state_from_args(act: PipFunction, args: &ChunkArgs<'_>) -> BuildResult {
             return Err(StateError::new(wrong.join("\n")));
         }
     }
-    Ok(Box::new(PipState { function: act, provider: provider, names, chunk: args.chunk.clone() }))
+    Ok(Box::new(PipState { function: act, provider, names, chunk: args.chunk.clone() }))
 }
 
 /// One of several packages: a text, or a mapping of a name and a version.
@@ -247,7 +253,7 @@ impl PipState {
         let files = args.texts("requirements")?.unwrap_or_default();
         let by_name = files.is_empty() && args.get("editable").is_none();
         let mut kept = Vec::new();
-        let owner = self.provider.run_as()?.map(|account| account.ids.uid);
+        let owner = self.provider.run_as(ctx.machine)?.map(|account| account.ids.uid);
         for file in &files {
             // A file of this host may name others beside it.
             if let Some(path) = self.local_path(file) {
@@ -255,7 +261,7 @@ impl PipState {
                 continue;
             }
             let text = self.read_requirements(ctx, file)?;
-            let scratch = PrivateTempFile::new_secret(text.as_bytes(), ".txt", owner);
+            let scratch = PrivateTempFile::new_secret(ctx.machine, text.as_bytes(), ".txt", owner);
             let scratch = scratch.map_err(|e| StateError::new(format!("cannot keep {file}: {e}")))?;
             words.extend(["--requirement".into(), scratch.path().display().to_string()]);
             kept.push(scratch);
@@ -269,7 +275,12 @@ impl PipState {
                 found.targets.iter().map(plain).partition(|t| has_login(t));
             words.extend(open);
             if !secret.is_empty() {
-                let file = PrivateTempFile::new_secret((secret.join("\n") + "\n").as_bytes(), ".txt", owner);
+                let file = PrivateTempFile::new_secret(
+                    ctx.machine,
+                    (secret.join("\n") + "\n").as_bytes(),
+                    ".txt",
+                    owner,
+                );
                 let file = file.map_err(|e| StateError::new(format!("cannot keep what to install: {e}")))?;
                 words.extend(["--requirement".into(), file.path().display().to_string()]);
                 kept.push(file);
@@ -427,116 +438,5 @@ impl State for PipState {
 
     fn writes(&self) -> Effects {
         Effects::STORES | Effects::PACKAGE_FILES
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{StateTestBed, chunk, preview_chunk};
-
-    fn found(args: &str, provider: &str, names: &[&str]) -> (Vec<String>, bool) {
-        let chunk = chunk("pip.installed", "x", args);
-        let pip = PipState {
-            function: PipFunction::Install,
-            provider: LangPkgProvider::default(),
-            names: Vec::new(),
-            chunk,
-        };
-        let mut found = PipCheck {
-            targets: Vec::new(),
-            names: Vec::new(),
-            in_sync_comments: Vec::new(),
-            needs_install: false,
-            is_unknown: false,
-        };
-        let provider = parse_list(provider).unwrap_or_else(|e| panic!("{}", e.message()));
-        names.iter().for_each(|n| pip.classify_package(n, &provider, &mut found));
-        (found.targets, found.is_unknown)
-    }
-
-    const SHELF: &str = "WARNING: old\n[{\"name\": \"Foo.Bar\", \"version\": \"1.2\"}, {\"name\": \"six\", \"version\": \"1.16.0\"}]";
-
-    #[test]
-    fn what_is_there_is_compared() {
-        assert_eq!(found("{}", SHELF, &["foo_bar>=1", "six==1.16.0"]), (vec![], false));
-        assert_eq!(
-            found("{}", SHELF, &["foo-bar<1", "new"]),
-            (vec!["foo-bar<1".into(), "new".into()], false)
-        );
-        assert_eq!(found(r#"{"force_reinstall": true}"#, SHELF, &["six"]), (vec!["six".into()], false));
-        assert_eq!(found(r#"{"upgrade": true}"#, SHELF, &["six"]), (vec!["six".into()], true));
-        assert_eq!(found("{}", SHELF, &["-e git+https://h/x.git#egg=six", "--index-url x"]), (vec![], false));
-        assert_eq!(found("{}", SHELF, &["https://h/x.whl"]), (vec!["https://h/x.whl".into()], true));
-        assert_eq!(found("{}", SHELF, &["-r more.txt"]), (vec![], true));
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_told_at_once() {
-        let test_bed = StateTestBed::new();
-        let said = preview_chunk(&chunk("pip.installed", "foo=1", "{}"), &test_bed.scene());
-        assert!(said.contains("use '==' instead"), "{said}");
-        let said = preview_chunk(&chunk("pip.installed", "x", r#"{"pkgs": "a"}"#), &test_bed.scene());
-        assert!(said.contains("must be formatted as a list"), "{said}");
-        let removed = chunk("pip.removed", "x", r#"{"pkgs": [], "bin_env": "/nowhere/pip"}"#);
-        assert!(preview_chunk(&removed, &test_bed.scene()).contains("Error uninstalling 'x'"));
-    }
-
-    #[test]
-    fn addresses_are_not_among_the_words() {
-        let test_bed = StateTestBed::new();
-        let bin = test_bed.path("pip");
-        let script = "#!/bin/sh\ntest \"$1\" = list && echo '[]' && exit\n\
-                      echo \"$*\" > $0.said\nenv | grep ^PIP_ | sort >> $0.said\nexec 2>&1; cat ${4:-/dev/null}; exit 1\n";
-        std::fs::write(&bin, script).unwrap();
-        std::fs::set_permissions(&bin, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        let args = format!(
-            r#"{{"bin_env": "{bin}", "index_url": "https://t1@h/", "extra_index_url": ["https://t2@h/", "https://h3/"],
-                "proxy": "http://u:t3@p", "pkgs": ["six", "git+https://t4@h/x.git"]}}"#
-        );
-        let said = crate::testing::apply_chunk(&chunk("pip.installed", "x", &args), &test_bed.scene());
-        let called = std::fs::read_to_string(test_bed.path("pip.said")).unwrap();
-        let (words, variables) = called.split_once('\n').unwrap();
-        assert!(words.starts_with("install six --requirement /") && !words.contains('@'), "{words}");
-        for want in
-            ["INDEX_URL=https://t1@h/", "EXTRA_INDEX_URL=https://t2@h/ https://h3/", "PROXY=http://u:t3@p"]
-        {
-            assert!(variables.lines().any(|l| l.strip_prefix("PIP_") == Some(want)), "{variables}");
-        }
-        // What pip was given in the file comes back in its complaint, without the login.
-        assert!(said.starts_with("false") && said.contains("git+https://<redacted>@h/x.git"), "{said}");
-        assert!(!said.contains("t4"), "{said}");
-    }
-
-    #[test]
-    fn nothing_is_taken_for_an_option() {
-        let test_bed = StateTestBed::new();
-        for (function, name) in [
-            ("pip.removed", "-r/etc/passwd"),
-            ("pip.installed", "--index-url=http://x"),
-            ("gem.installed", "--source=http://x"),
-            ("gem.sources_add", "-r"),
-            ("npm.installed", "--prefix=/"),
-            ("npm.removed", "-g"),
-            ("alternatives.auto", "--force"),
-            ("alternatives.set", "--force"),
-        ] {
-            let said = preview_chunk(&chunk(function, name, r#"{"path": "/x"}"#), &test_bed.scene());
-            assert!(said.contains("would be taken for an option"), "{function} {name}: {said}");
-        }
-    }
-
-    #[test]
-    fn files_of_this_host_are_left_where_they_are() {
-        let local = |cwd: Option<&str>, file: &str| {
-            let provider = LangPkgProvider { cwd: cwd.map(str::to_owned), ..LangPkgProvider::default() };
-            let chunk = chunk("pip.installed", "x", "{}");
-            PipState { function: PipFunction::Install, provider: provider, names: Vec::new(), chunk }
-                .local_path(file)
-        };
-        assert_eq!(local(None, "/a/r.txt").as_deref(), Some("/a/r.txt"));
-        assert_eq!(local(Some("/b"), "/a/r.txt").as_deref(), Some("/a/r.txt"));
-        assert_eq!(local(Some("/b"), "r.txt").as_deref(), Some("/b/r.txt"));
-        assert_eq!(local(Some("/b"), "salt://r.txt"), None);
     }
 }

@@ -165,8 +165,8 @@ impl<'s> PkgContext<'s> {
         if seconds <= 0 {
             return false;
         }
-        let lists = self.ctx.tools().machine.path("/var/lib/apt/lists/partial");
-        let written = std::fs::metadata(lists).and_then(|m| m.modified());
+        let lists = self.ctx.machine.metadata("/var/lib/apt/lists/partial");
+        let written = lists.and_then(|m| m.modified());
         let age = written.ok().and_then(|w| w.elapsed().ok());
         age.is_some_and(|age| i64::try_from(age.as_secs()).is_ok_and(|age| age < seconds))
     }
@@ -317,8 +317,7 @@ impl<'s> PkgContext<'s> {
                 _ => usize::from(options.reinstall),
             };
             let mut target = target.clone();
-            if group == 1 && self.manager.provider.name() == "zypper" {
-                // It takes `--force` for a wish of the newest.
+            if group == 1 && self.manager.provider.reinstall_needs_version() {
                 target.version.get_or_insert(have);
             }
             groups[group].push(target);

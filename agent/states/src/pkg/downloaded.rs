@@ -50,10 +50,10 @@ fn cached_debs(names: &[String]) -> BTreeMap<String, Vec<String>> {
 
 impl PkgDownloaded {
     fn find_missing(&self, pkg_ctx: &PkgContext<'_>) -> Result<(Vec<PkgSpec>, bool), StateError> {
-        if pkg_ctx.manager.provider.name() != "apt" {
+        let Some(cache) = pkg_ctx.manager.provider.download_cache_dir() else {
             return Err(StateError::new("The pkg.downloaded state is not available on this platform"));
-        }
-        let have = cached_debs(&pkg_ctx.ctx.tools().machine.list_dir("/var/cache/apt/archives"));
+        };
+        let have = cached_debs(&pkg_ctx.ctx.tools().machine.list_dir(cache));
         let scheme = pkg_ctx.manager.provider.version_scheme();
         let lacks = |w: &&PkgSpec| {
             let versions = have.get(&w.name).map_or(&[][..], Vec::as_slice);

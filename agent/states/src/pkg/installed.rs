@@ -11,7 +11,7 @@ use zagent_config::{Map, Value};
 use super::args::{PkgArgs, PkgSpec};
 use super::batch::{batch_targets, batchable, distribute_steps, merge_steps, resolve_target};
 use super::context::{PkgContext, steps_to_changes, transaction_error};
-use super::sources::{self, PkgSources};
+use super::sources::PkgSources;
 use super::verify::PkgVerify;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Verdict,
@@ -77,7 +77,7 @@ fn installed_versions(
         return Ok(if pack.is_purge_desired { Vec::new() } else { pack.versions.clone() });
     }
     if pkg_args.resolve_capabilities
-        && let Some(provider) = sources::providing_package(pkg_ctx, name)?
+        && let Some(provider) = pkg_ctx.manager.provider.providing_package(&pkg_ctx.ctx.tools(), name)?
     {
         return Ok(db.get(&provider).map(|p| p.versions.clone()).unwrap_or_default());
     }

@@ -17,7 +17,9 @@ pub mod verify;
 
 use zagent_config::Map;
 
-use super::{ApplyResult, BuildResult, ChunkArgs, Effects, State, StateCtx, StateError, Undoable, Verdict};
+use super::{
+    ApplyResult, BuildResult, ChunkArgs, Effects, State, StateCtx, StateError, StateModule, Verdict,
+};
 
 pub use run_cache::PkgRunCache;
 
@@ -25,11 +27,17 @@ pub use run_cache::PkgRunCache;
 /// package states and repositories hide is known to the states after them.
 const READS: Effects = Effects::FILES.union(Effects::PACKAGES).union(Effects::CATALOG).union(Effects::JOBS);
 
+/// The module `pkg`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "pkg",
+    build,
+    functions: functions::TABLE,
+    undo: &[&undo::PKG_UNDO],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of these modules makes; nothing when there is no such function.
-pub fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    if state != "pkg" {
-        return None;
-    }
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(match fun {
         "installed" => installed::build(args),
         "removed" => removed::build(args, false),
@@ -63,9 +71,6 @@ fn ctx_for_check<'s>(ctx: &StateCtx<'s>) -> StateCtx<'s> {
 fn watch_unsupported(fun: &str) -> StateError {
     StateError::new(format!("pkg.{fun} does not work with the watch requisite"))
 }
-
-/// What a revert can put back.
-pub const UNDOABLES: &[&dyn Undoable] = &[&undo::PKG_UNDO];
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::context::PkgContext;
 use crate::{ChunkArgs, StateCtx, StateError};
+use zagent_host::packages;
 use zagent_host::temp_file::PrivateTempFile;
 
 /// Files that were fetched for a state, gone with it.
@@ -39,7 +40,7 @@ impl PkgSources {
         };
         let name = source.split(['?', '#']).next().unwrap_or(source);
         let extension = name.rsplit_once('.').map(|(_, e)| format!(".{e}")).unwrap_or_default();
-        let scratch = PrivateTempFile::new(&bytes, &extension, None)
+        let scratch = PrivateTempFile::new(ctx.machine, &bytes, &extension, None)
             .map_err(|e| StateError::new(format!("cannot keep what came from `{source}`: {e}")))?;
         let path = scratch.path().display().to_string();
         self.fetched.borrow_mut().push((source.to_owned(), scratch));
@@ -49,43 +50,14 @@ impl PkgSources {
     /// The version in a file; nothing when only its name can be known.
     pub fn file_version(&self, pkg_ctx: &PkgContext<'_>, source: &str) -> Result<Option<String>, StateError> {
         let tools = pkg_ctx.ctx.tools();
-        let is_deb = pkg_ctx.manager.provider.name() == "apt" && tools.which("dpkg-deb").is_some();
-        let is_rpm = matches!(pkg_ctx.manager.provider.name(), "dnf" | "zypper");
-        let is_pacman = pkg_ctx.manager.provider.name() == "pacman";
-        if !(is_deb || is_rpm || is_pacman) {
+        let Some(command_line) = pkg_ctx.manager.provider.file_version_command(&tools) else {
             return Ok(None);
-        }
-        let path = self.local_file(pkg_ctx.ctx, source)?;
-        let said = if is_deb {
-            tools.run_query("dpkg-deb", &["-f", &path, "Version"])?
-        } else if is_pacman {
-            tools.run_query("pacman", &["-Qp", "--", &path])?
-        } else {
-            tools.run_query("rpm", &["-qp", "--qf", "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}", &path])?
         };
+        let path = self.local_file(pkg_ctx.ctx, source)?;
+        let said = packages::run_query_line(&tools, &command_line(&path))?;
         if !said.is_success() {
             return Err(StateError::new(format!("cannot read the package `{source}`: {}", said.message())));
         }
-        // pacman tells the name, too.
         Ok(said.stdout.split_whitespace().next_back().map(str::to_owned))
     }
-}
-
-/// An installed package that provides a name.
-pub fn providing_package(pkg_ctx: &PkgContext<'_>, name: &str) -> Result<Option<String>, StateError> {
-    let tools = pkg_ctx.ctx.tools();
-    let said = match pkg_ctx.manager.provider.name() {
-        "apt" => tools.run_query("dpkg-query", &["-W", "-f", "${Package} ${Status}: ${Provides}\\n"])?.stdout,
-        "dnf" | "zypper" => {
-            let said = tools.run_query("rpm", &["-q", "--whatprovides", "--qf", "%{NAME}\\n", name])?;
-            return Ok(said.stdout.lines().next().map(str::to_owned).filter(|_| said.is_success()));
-        }
-        _ => return Ok(None),
-    };
-    Ok(said.lines().find_map(|line| {
-        let (head, provides) = line.split_once(": ")?;
-        let mut names = provides.split(',').filter_map(|p| p.split_whitespace().next());
-        let package = head.strip_suffix(" installed")?.split(' ').next()?;
-        names.any(|n| n == name).then(|| package.to_owned())
-    }))
 }

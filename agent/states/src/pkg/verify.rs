@@ -4,6 +4,7 @@ use super::context::PkgContext;
 use crate::{ChunkArgs, StateError};
 use zagent_config::Value;
 use zagent_host::exec::command_options::value_text;
+use zagent_host::packages;
 
 /// What is left out.
 #[derive(Debug, Default)]
@@ -38,17 +39,9 @@ impl PkgVerify {
 
     /// The files of a package that are not as they came.
     pub fn modified_files(&self, pkg_ctx: &PkgContext<'_>, name: &str) -> Result<Vec<String>, StateError> {
-        let tools = pkg_ctx.ctx.tools();
-        let said = match pkg_ctx.manager.provider.name() {
-            "apt" => tools.run_query("dpkg", &["--verify", name])?,
-            "dnf" | "zypper" => {
-                let mut line = vec!["-V".to_owned()];
-                line.extend(self.options.iter().map(|o| format!("--{}", o.trim_start_matches('-'))));
-                line.push(name.to_owned());
-                tools.run_query("rpm", &line)?
-            }
-            _ => return Err(StateError::new("pkg.verify not implemented")),
-        };
+        let line = pkg_ctx.manager.provider.verify_command(&[name.to_owned()], &self.options);
+        let line = line.ok_or_else(|| StateError::new("pkg.verify not implemented"))?;
+        let said = packages::run_query_line(&pkg_ctx.ctx.tools(), &line)?;
         Ok(parse_rpm_verify(&said.stdout, &self.ignore_types))
     }
 }

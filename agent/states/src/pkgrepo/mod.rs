@@ -19,7 +19,7 @@ use self::signing_key::SigningKey;
 use crate::file::parents;
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
-    StateError,
+    StateError, StateModule,
 };
 use zagent_host::exec::command_options::value_text;
 use zagent_host::fs::{FileMeta, FileSystem};
@@ -51,8 +51,17 @@ pub enum RepoFormat {
     Lines(&'static str),
 }
 
+/// The module `pkgrepo`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "pkgrepo",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let is_absent = match fun {
         "managed" => false,
         "absent" => true,

@@ -11,6 +11,7 @@ use zagent_config::{Map, Value};
 use crate::shared::yaml_map_file;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 
 /// Entries that are on.
@@ -20,8 +21,17 @@ const DISABLED_FILE: &str = "90-schedule.off";
 /// Functions whose work a run of the agent does.
 const RUN_FUNCTIONS: [&str; 4] = ["state.apply", "state.sls", "state.highstate", "state.highstate_sls"];
 
+/// The module `schedule`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "schedule",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let want = match fun {
         "present" => match entry_from_args(args) {
             Ok(entry) => ScheduleFunction::Entry { entry, on: args.flag("enabled", true) },
@@ -270,7 +280,7 @@ mod tests {
 
     #[test]
     fn whatever_runs_the_agent_is_told_of_jobs() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/systemd");
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/systemd");
         let runs_on = |text: &str| text.contains("\nType=notify") && text.contains("\nExecReload=");
         let units = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
         let mut units: Vec<String> = units

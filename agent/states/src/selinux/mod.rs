@@ -2,15 +2,24 @@
 
 use zagent_config::{Map, Value};
 
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs};
 use crate::shared::command_plan;
 use crate::shared::command_plan::{CommandPlan, CommandPlanSpec, to_strings};
+use crate::{BuildResult, ChunkArgs, StateModule};
 use crate::{Effects, StateCtx, StateError};
 use zagent_host::exec::command_options::value_text;
 use zagent_host::text_file;
 
+/// The module `selinux`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "selinux",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let look = match fun {
         "mode" => plan_mode,
         "boolean" => plan_boolean,

@@ -12,7 +12,8 @@ use zagent_host::services;
 use zagent_host::services::{BootState, ServiceAction, ServiceProvider, unit_files};
 use zagent_host::{Machine, Tools};
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `service`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("service.available", "name", |m, a| Ok(is_available(m, text_arg(a, "name")?)?.into())),
     query_fn("service.missing", "name", |m, a| Ok((!is_available(m, text_arg(a, "name")?)?).into())),
     query_fn("service.enabled", "name **", |m, a| {

@@ -19,21 +19,34 @@ pub use self::undo::ServiceUndo;
 use crate::undoable::key_with_provider;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
 use zagent_host::services;
 use zagent_host::services::{BootState, ServiceAction, ServiceProvider, ServiceStatus, unit_files};
 
+/// The module `service`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "service",
+    build,
+    functions: functions::TABLE,
+    undo: &[&ServiceUndo],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let want = match fun {
         "running" => ServiceGoal::Running,
         "dead" => ServiceGoal::Dead,
         "enabled" => ServiceGoal::Enabled,
         "disabled" => ServiceGoal::Disabled,
-        "masked" | "unmasked" => return Some(mask::build(fun == "masked", args)),
+        "masked" | "unmasked" => {
+            return Some(args.reject_options(&[]).and_then(|()| mask::build(fun == "masked", args)));
+        }
         _ => return None,
     };
-    Some(ServiceState::read(want, args).map(|wanted| Box::new(wanted) as Box<dyn State>))
+    let read = || ServiceState::read(want, args).map(|wanted| Box::new(wanted) as Box<dyn State>);
+    Some(args.reject_options(&[]).and_then(|()| read()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -404,3 +417,6 @@ impl State for ServiceState {
         vec![LockKey::Services]
     }
 }
+
+#[cfg(test)]
+mod tests;

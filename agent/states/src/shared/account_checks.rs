@@ -155,7 +155,7 @@ mod tests {
         ] {
             std::fs::write(dir.path().join("etc").join(file), text).unwrap();
         }
-        let machine = Machine::at(dir.path());
+        let machine = Machine::at_root(dir.path()).unwrap();
         (dir, machine)
     }
 

@@ -1,99 +1,87 @@
-//! Something that programs are told when a look at it found it otherwise: access lists, SELinux.
+//! A plan of commands in, a planned state out: for modules whose states only run programs (access lists, SELinux).
 
 use zagent_compiler::Chunk;
 use zagent_config::Map;
 
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs};
-use crate::{ApplyResult, CheckResult, Effects, LockKey, State, StateCtx, StateError, Undoable};
+pub(crate) use super::planned_state::to_strings;
+use super::planned_state::{self, PlannedChange, Planner, StatePlan};
+use crate::{BuildResult, ChunkArgs, Effects, LockKey, StateCtx, StateError, Undoable};
 use zagent_host::Tools;
 use zagent_host::text_file;
 
-/// What a look found.
+/// What a check found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CommandPlan {
-    /// In words: how it stands, or what would be done.
-    pub comment: String,
+pub(crate) struct CommandPlan {
+    /// In words: the state of the host, or what would be done.
+    pub(crate) comment: String,
     /// In words: what was done.
-    pub done_comment: String,
-    pub changes: Map,
+    pub(crate) done_comment: String,
+    pub(crate) changes: Map,
     /// Programs and their words; none when everything is right.
-    pub commands: Vec<Vec<String>>,
+    pub(crate) commands: Vec<Vec<String>>,
     /// A file and what it should hold.
-    pub file: Option<(&'static str, String)>,
+    pub(crate) file: Option<(&'static str, String)>,
 }
 
 impl CommandPlan {
     /// Everything is right.
-    pub fn in_sync(comment: impl Into<String>) -> Self {
+    pub(crate) fn in_sync(comment: impl Into<String>) -> Self {
         Self { comment: comment.into(), ..Self::default() }
     }
 }
 
-/// Words as they are told.
-pub fn to_strings(all: &[&str]) -> Vec<String> {
-    all.iter().map(|w| (*w).to_owned()).collect()
-}
-
-/// How a kind of errands is looked at and noted.
+/// A state function that plans commands.
 #[derive(Clone, Copy)]
-pub struct CommandPlanSpec {
-    pub plan: fn(&StateCtx<'_>, &ChunkArgs<'_>) -> Result<CommandPlan, StateError>,
-    /// Where all of it is kept, so that one is done after the other.
-    pub lock_path: Option<&'static str>,
+pub(crate) struct CommandPlanSpec {
+    pub(crate) plan: fn(&StateCtx<'_>, &ChunkArgs<'_>) -> Result<CommandPlan, StateError>,
+    /// Where all of it is kept, so that one change runs after the other.
+    pub(crate) lock_path: Option<&'static str>,
     /// What is noted before it changes, by the name of the state.
-    pub undoable: Option<&'static dyn Undoable>,
-    pub reads: Effects,
-    pub lasts: bool,
+    pub(crate) undoable: Option<&'static dyn Undoable>,
+    pub(crate) reads: Effects,
+    pub(crate) lasts: bool,
 }
 
-struct CommandPlanState {
+struct CommandPlanner {
     chunk: Chunk,
     spec: CommandPlanSpec,
 }
 
 /// Makes the state.
-pub fn build(kind: CommandPlanSpec, args: &ChunkArgs<'_>) -> BuildResult {
-    Ok(Box::new(CommandPlanState { chunk: args.chunk.clone(), spec: kind }))
+pub(crate) fn build(spec: CommandPlanSpec, args: &ChunkArgs<'_>) -> BuildResult {
+    planned_state::build(CommandPlanner { chunk: args.chunk.clone(), spec })
 }
 
-impl CommandPlanState {
-    fn plan(&self, ctx: &StateCtx<'_>) -> Result<CommandPlan, StateError> {
-        (self.spec.plan)(ctx, &ChunkArgs::new(&self.chunk))
-    }
-}
-
-/// Tells all programs.
-fn run_commands(tools: &Tools<'_>, plan: &CommandPlan) -> Result<(), StateError> {
-    for act in &plan.commands {
-        if let Some((program, words)) = act.split_first() {
+/// Runs all commands.
+fn run_commands(tools: &Tools<'_>, commands: &[Vec<String>]) -> Result<(), StateError> {
+    for command in commands {
+        if let Some((program, words)) = command.split_first() {
             tools.run_checked(program, words)?;
         }
     }
     Ok(())
 }
 
-impl State for CommandPlanState {
-    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let plan = self.plan(ctx)?;
-        if plan.commands.is_empty() && plan.file.is_none() {
-            return Ok(CheckResult::in_sync(plan.comment));
+impl Planner for CommandPlanner {
+    fn plan(&self, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
+        let args = ChunkArgs::new(&self.chunk);
+        let CommandPlan { comment, done_comment, changes, commands, file } = (self.spec.plan)(ctx, &args)?;
+        if commands.is_empty() && file.is_none() {
+            return Ok(StatePlan::InSync(comment));
         }
-        Ok(CheckResult::drifted(plan.comment, plan.changes))
-    }
-
-    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let plan = self.plan(ctx)?;
-        let tools = ctx.tools();
-        if let Some((path, text)) = &plan.file {
-            text_file::write_text(ctx.fs, path, text)?;
-        }
-        match self.spec.undoable {
-            Some(thing) => {
-                ctx.with_undo(thing, ChunkArgs::new(&self.chunk).name(), || run_commands(&tools, &plan))?
-            }
-            None => run_commands(&tools, &plan)?,
-        }
-        Ok(ApplyResult::new(plan.done_comment, plan.changes))
+        Ok(StatePlan::Change(PlannedChange {
+            preview_comment: comment,
+            done_comment,
+            failure_prefix: String::new(),
+            changes,
+            undoable: self.spec.undoable.map(|undoable| (undoable, args.name().into())),
+            run_change: Box::new(move |ctx| {
+                if let Some((path, text)) = &file {
+                    text_file::write_text(ctx.fs, path, text)?;
+                }
+                run_commands(&ctx.tools(), &commands)
+            }),
+        }))
     }
 
     fn is_convergent(&self) -> bool {

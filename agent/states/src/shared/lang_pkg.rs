@@ -1,43 +1,93 @@
-//! Libraries of languages: which there are, and how the programs that keep them (pip, gem, npm) are told to change that.
+//! Libraries of languages: a program that keeps them (pip, gem, npm) in, which there are and changes of them out.
 //!
-//! Law: a library that was changed is a thing like a package: how it was is noted, and it can be put back. An address may hold a
-//! password: it goes by the environment or a file of our own, never among the words, which everybody sees, nor into what is said.
+//! Law: a library is undoable like a package. An address may hold a password: it goes by the environment or a private file,
+//! never into the words of a command, which everybody sees, nor into comments.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-pub(crate) use crate::groups::packages::{BuildResult, ChunkArgs, Undoable};
-use crate::{StateCtx, StateError};
+use crate::gem::Gem;
+use crate::npm::Npm;
+use crate::pip::Pip;
+use crate::{ChunkArgs, StateCtx, StateError, Undoable};
 use zagent_host::exec::command_options::{RunAsUser, value_text};
-use zagent_host::{CommandOutput, Tools};
+use zagent_host::{CommandOutput, Machine, Tools};
 
 /// How long a library may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The state that a function of one of these modules makes; nothing when there is no such function.
-pub fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    match state {
-        "pip" => crate::pip::build(fun, args),
-        "gem" => crate::gem::build(fun, args),
-        _ => crate::npm::build(fun, args),
+/// A program that keeps the libraries of a language.
+pub(crate) trait LangPkgProgram: std::fmt::Debug + Sync {
+    /// Its name, as undo keys hold it.
+    fn name(&self) -> &'static str;
+
+    /// The program at a location, and the words that always come first.
+    ///
+    /// # Errors
+    /// Fails when there is none.
+    fn base_command(&self, location: Option<&str>, tools: &Tools<'_>) -> Result<Vec<String>, FunctionError>;
+
+    /// The directory in which it runs, when the state says none.
+    fn work_dir(&self, location: Option<&str>) -> Option<String> {
+        let _ = location;
+        None
     }
+
+    /// Variables that it always gets.
+    fn env(&self, location: Option<&str>) -> Vec<(&'static str, String)> {
+        let _ = location;
+        Vec::new()
+    }
+
+    /// More variables for a revert.
+    fn undo_env(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// What is installed.
+    ///
+    /// # Errors
+    /// Fails when the program does.
+    fn list(&self, provider: &LangPkgProvider, tools: &Tools<'_>)
+    -> Result<InstalledVersions, FunctionError>;
+
+    /// True when several versions of a library may be installed at the same time.
+    fn keeps_versions(&self) -> bool {
+        false
+    }
+
+    /// The words that install a version; `is_global` when no location is given.
+    fn install_args(&self, name: &str, version: &str, is_global: bool) -> Vec<String>;
+
+    /// The words that remove a version.
+    fn uninstall_args(&self, name: &str, version: &str, is_global: bool) -> Vec<String>;
+
+    /// The versions of a library as its `list` function returns them.
+    fn version_value(&self, versions: Vec<String>) -> Value;
+}
+
+/// All of them.
+const PROGRAMS: [&dyn LangPkgProgram; 3] = [&Pip, &Gem, &Npm];
+
+/// The error of a program that is missing.
+pub(crate) fn missing_program(name: &str) -> FunctionError {
+    FunctionError::failed(format!("there is no `{name}` on this host"))
 }
 
 /// Where libraries are kept: by which program, in which place, as whom.
-#[derive(Clone, Debug, Default)]
-pub struct LangPkgProvider {
-    /// `pip`, `gem` or `npm`.
-    pub kind: &'static str,
+#[derive(Clone, Debug)]
+pub(crate) struct LangPkgProvider {
+    /// The program that keeps them.
+    pub(crate) program: &'static dyn LangPkgProgram,
     /// A virtual environment or a program (pip, gem), a directory (npm).
-    pub location: Option<String>,
+    pub(crate) location: Option<String>,
     /// Who runs the program.
-    pub user: Option<String>,
-    pub cwd: Option<String>,
-    pub env: Vec<(String, String)>,
+    pub(crate) user: Option<String>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) env: Vec<(String, String)>,
 }
 
 /// A text whose addresses hold no logins.
@@ -61,12 +111,17 @@ pub(crate) fn has_login(text: &str) -> bool {
 }
 
 /// Versions by name.
-pub type InstalledVersions = BTreeMap<String, Vec<String>>;
+pub(crate) type InstalledVersions = BTreeMap<String, Vec<String>>;
 
 impl LangPkgProvider {
+    /// The program with nothing else said about it.
+    pub(crate) const fn new(program: &'static dyn LangPkgProgram) -> Self {
+        Self { program, location: None, user: None, cwd: None, env: Vec::new() }
+    }
+
     /// What a state says about it.
     pub(crate) fn from_args(
-        kind: &'static str,
+        program: &'static dyn LangPkgProgram,
         args: &ChunkArgs<'_>,
         place: &[&str],
         env: &str,
@@ -77,7 +132,7 @@ impl LangPkgProvider {
         }
         let pairs = args.map(env)?.unwrap_or_default();
         Ok(Self {
-            kind,
+            program,
             location: found.filter(|p| !p.is_empty()),
             user: args.text("user")?.filter(|u| !u.is_empty()),
             cwd: args.text("cwd")?,
@@ -85,41 +140,14 @@ impl LangPkgProvider {
         })
     }
 
-    /// The program, and what it is always told.
-    fn base_command(&self, tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
-        let missing = |name: &str| FunctionError::failed(format!("there is no `{name}` on this host"));
-        match (self.kind, &self.location) {
-            ("pip", Some(place)) if Path::new(place).is_dir() => {
-                let found = ["bin/python", "bin/python3", "python"].iter().map(|p| Path::new(place).join(p));
-                let python = found.into_iter().find(|p| p.is_file());
-                let python = python.ok_or_else(|| {
-                    FunctionError::failed(format!("Could not find a `pip` binary in {place}"))
-                })?;
-                Ok(vec![python.display().to_string(), "-m".into(), "pip".into()])
-            }
-            ("pip", Some(place))
-                if Path::new(place)
-                    .file_name()
-                    .is_some_and(|n| n.to_string_lossy().starts_with("python")) =>
-            {
-                Ok(vec![place.clone(), "-m".into(), "pip".into()])
-            }
-            ("pip" | "gem", Some(place)) => Ok(vec![place.clone()]),
-            ("pip", None) => {
-                let found = ["pip3", "pip"].into_iter().find(|p| tools.which(p).is_some());
-                found.map(|p| vec![p.to_owned()]).ok_or_else(|| missing("pip3"))
-            }
-            (kind, _) => tools.which(kind).map(|p| vec![p]).ok_or_else(|| missing(kind)),
-        }
-    }
-
     /// Who it is run by; nothing for the agent itself.
     ///
     /// # Errors
     /// Fails when there is no such user.
-    pub(crate) fn run_as(&self) -> Result<Option<RunAsUser>, FunctionError> {
+    pub(crate) fn run_as(&self, machine: &Machine) -> Result<Option<RunAsUser>, FunctionError> {
         let find = |user: &String| {
-            RunAsUser::find(user).map_err(|_| FunctionError::failed(format!("User {user} does not exist")))
+            RunAsUser::find(machine, user)
+                .map_err(|_| FunctionError::failed(format!("User {user} does not exist")))
         };
         self.user.as_ref().map(find).transpose()
     }
@@ -128,23 +156,21 @@ impl LangPkgProvider {
     ///
     /// # Errors
     /// Fails when it cannot be started; a program that fails is an answer.
-    pub fn run_command(&self, tools: &Tools<'_>, words: &[String]) -> Result<CommandOutput, FunctionError> {
-        let mut all = self.base_command(tools)?;
+    pub(crate) fn run_command(
+        &self,
+        tools: &Tools<'_>,
+        words: &[String],
+    ) -> Result<CommandOutput, FunctionError> {
+        let location = self.location.as_deref();
+        let mut all = self.program.base_command(location, tools)?;
         let program = all.remove(0);
         all.extend(words.iter().cloned());
         let mut command = Tools::command(&program, &all, INSTALL_TIMEOUT);
-        let cwd = self
-            .cwd
-            .clone()
-            .or_else(|| self.location.clone().filter(|p| self.kind == "npm" && Path::new(p).is_dir()));
-        if let Some(cwd) = cwd {
+        if let Some(cwd) = self.cwd.clone().or_else(|| self.program.work_dir(location)) {
             command.cwd = Some(cwd.into());
         }
-        if let Some(venv) = self.location.as_ref().filter(|p| self.kind == "pip" && Path::new(p).is_dir()) {
-            command.env.push(("VIRTUAL_ENV".into(), venv.into()));
-        }
-        command.env.push(("PIP_DISABLE_PIP_VERSION_CHECK".into(), "1".into()));
-        if let Some(found) = self.run_as()? {
+        command.env.extend(self.program.env(location).into_iter().map(|(k, v)| (k.into(), v.into())));
+        if let Some(found) = self.run_as(tools.machine)? {
             command.user = Some(found.ids);
             command.env.push(("HOME".into(), found.home.into()));
         }
@@ -156,7 +182,7 @@ impl LangPkgProvider {
     ///
     /// # Errors
     /// Fails when it does.
-    pub fn run_checked(&self, tools: &Tools<'_>, words: &[String]) -> Result<String, FunctionError> {
+    pub(crate) fn run_checked(&self, tools: &Tools<'_>, words: &[String]) -> Result<String, FunctionError> {
         let said = self.run_command(tools, words)?;
         if said.is_success() {
             return Ok(said.stdout);
@@ -166,29 +192,17 @@ impl LangPkgProvider {
         )))
     }
 
-    /// What is on the shelf.
+    /// What is installed.
     ///
     /// # Errors
     /// Fails when the program does.
-    pub fn list(&self, tools: &Tools<'_>) -> Result<InstalledVersions, FunctionError> {
-        let words: &[&str] = match self.kind {
-            "pip" => &["list", "--format=json"],
-            "gem" => &["list", "--local"],
-            _ if self.location.is_some() => &["list", "--json", "--depth=0"],
-            _ => &["list", "--json", "--depth=0", "--global"],
-        };
-        let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-        match self.kind {
-            "pip" => crate::pip::parse_list(&self.run_checked(tools, &words)?),
-            "gem" => Ok(crate::gem::parse_list(&self.run_checked(tools, &words)?)),
-            // What npm misses is no reason not to tell what there is.
-            _ => crate::npm::parse_list(&self.run_command(tools, &words)?.stdout),
-        }
+    pub(crate) fn list(&self, tools: &Tools<'_>) -> Result<InstalledVersions, FunctionError> {
+        self.program.list(self, tools)
     }
 
     fn undo_key(&self, name: &str) -> Value {
         let text = |t: &Option<String>| t.as_deref().map_or(Value::Null, Value::from);
-        [Value::from(self.kind), text(&self.location), text(&self.user), Value::from(name)]
+        [Value::from(self.program.name()), text(&self.location), text(&self.user), Value::from(name)]
             .into_iter()
             .collect()
     }
@@ -196,8 +210,8 @@ impl LangPkgProvider {
     fn from_key(key: &Value) -> Option<(Self, String)> {
         let list = key.as_list()?;
         let text = |n: usize| list.get(n).and_then(Value::as_str).map(str::to_owned);
-        let kind = ["pip", "gem", "npm"].into_iter().find(|k| text(0).as_deref() == Some(k))?;
-        Some((Self { kind, location: text(1), user: text(2), ..Self::default() }, text(3)?))
+        let program = PROGRAMS.into_iter().find(|p| text(0).as_deref() == Some(p.name()))?;
+        Some((Self { location: text(1), user: text(2), ..Self::new(program) }, text(3)?))
     }
 
     /// Changes libraries; how each was is noted.
@@ -220,11 +234,11 @@ impl LangPkgProvider {
 }
 
 /// A library.
-struct LangPkgUndo;
+pub(crate) struct LangPkgUndo;
 
 const LANG_PKG_UNDO: LangPkgUndo = LangPkgUndo;
 /// The same, for those who put things back.
-pub const UNDOABLE: &dyn Undoable = &LANG_PKG_UNDO;
+pub(crate) const UNDOABLE: &dyn Undoable = &LANG_PKG_UNDO;
 
 impl Undoable for LangPkgUndo {
     fn kind(&self) -> &'static str {
@@ -239,31 +253,19 @@ impl Undoable for LangPkgUndo {
 
     fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let Some((mut provider, name)) = LangPkgProvider::from_key(key) else { return Ok(()) };
-        // Whoever let pip change what the system manages wants it undone, too.
-        provider.env.push(("PIP_BREAK_SYSTEM_PACKAGES".into(), "1".into()));
-        let tools = ctx.tools();
-        let words = |all: &[&str]| all.iter().map(|w| (*w).to_owned()).collect::<Vec<String>>();
-        let place: &[&str] = if provider.location.is_none() { &["--global"] } else { &[] };
+        let program = provider.program;
+        provider.env.extend(program.undo_env().iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        let (tools, is_global) = (ctx.tools(), provider.location.is_none());
         let versions: Vec<String> =
             to.as_list().map(|l| l.iter().map(value_text).collect()).unwrap_or_default();
-        if provider.kind == "gem" || versions.is_empty() {
+        if program.keeps_versions() || versions.is_empty() {
             let now = provider.list(&tools)?.remove(&name).unwrap_or_default();
             for version in now.iter().filter(|v| !versions.contains(v)) {
-                let told = match provider.kind {
-                    "pip" => words(&["uninstall", "-y", &name]),
-                    "gem" => words(&["uninstall", &name, "--version", version, "-x", "--force"]),
-                    _ => words(&[&["uninstall", &name], place].concat()),
-                };
-                provider.run_checked(&tools, &told)?;
+                provider.run_checked(&tools, &program.uninstall_args(&name, version, is_global))?;
             }
         }
         for version in &versions {
-            let told = match provider.kind {
-                "pip" => words(&["install", &format!("{name}=={version}")]),
-                "gem" => words(&["install", &name, "--version", version, "--no-document"]),
-                _ => words(&[&["install", &format!("{name}@{version}")], place].concat()),
-            };
-            provider.run_checked(&tools, &told)?;
+            provider.run_checked(&tools, &program.install_args(&name, version, is_global))?;
         }
         Ok(())
     }

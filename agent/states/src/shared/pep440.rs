@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// A version, as it is ordered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pep440Version {
+pub(crate) struct Pep440Version {
     epoch: u64,
     release: Vec<u64>,
     /// Before the release: alpha, beta and candidate come before the release itself, a mere `dev` before all of them.
@@ -17,7 +17,7 @@ pub struct Pep440Version {
 
 impl Pep440Version {
     /// Reads a version; nothing when it is none.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_ascii_lowercase();
         let text = text.strip_prefix('v').unwrap_or(&text);
         let (public, local) = text.split_once('+').map_or((text, None), |(p, l)| (p, Some(l)));
@@ -91,13 +91,13 @@ fn tokens(text: &str) -> Vec<String> {
 
 /// A library that is asked for: its name as it is compared, and what its version must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PipRequirement {
-    pub name: String,
-    pub specs: Vec<(String, String)>,
+pub(crate) struct PipRequirement {
+    pub(crate) name: String,
+    pub(crate) specs: Vec<(String, String)>,
 }
 
 /// A name as names are compared: small letters, one dash for each run of dashes, dots and underlines.
-pub fn normalize_name(name: &str) -> String {
+pub(crate) fn normalize_name(name: &str) -> String {
     let words = name.split(['-', '_', '.']).filter(|w| !w.is_empty());
     words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
@@ -107,7 +107,7 @@ impl PipRequirement {
     ///
     /// # Errors
     /// Fails in Salt's words when it is neither.
-    pub fn parse(text: &str) -> Result<Option<Self>, String> {
+    pub(crate) fn parse(text: &str) -> Result<Option<Self>, String> {
         let text = text.split(';').next().unwrap_or(text).trim();
         if text.contains("://") || text.starts_with(['/', '.']) || text.contains(" @ ") {
             return Ok(None);
@@ -142,13 +142,13 @@ impl PipRequirement {
     }
 
     /// True when a version is as asked for.
-    pub fn accepts_version(&self, version: &str) -> bool {
+    pub(crate) fn accepts_version(&self, version: &str) -> bool {
         self.specs.iter().all(|(operator, spec)| satisfies(version, operator, spec))
     }
 }
 
 /// True when a version stands so to another one.
-pub fn satisfies(version: &str, operator: &str, spec: &str) -> bool {
+pub(crate) fn satisfies(version: &str, operator: &str, spec: &str) -> bool {
     if operator == "===" {
         return version == spec;
     }

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use zagent_config::{Map, Value};
 
 use crate::file::sources::{ContentLocation, FileSources, parse_location, redact};
-use crate::{ApplyResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
+use crate::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
+    StateError,
+};
 use zagent_host::fs::FileMeta;
 
 /// What becomes of a text.
@@ -62,6 +65,13 @@ pub trait TextFile: Send {
 
 /// The state of such a text.
 pub struct TextFileState<T>(pub T);
+
+/// The state of a text that a function asks for; nothing when there is no such function.
+pub(crate) fn text_file_state<T: TextFile + 'static>(
+    read: Option<Result<T, StateError>>,
+) -> Option<BuildResult> {
+    read.map(|text| text.map(|text| Box::new(TextFileState(text)) as Box<dyn State>))
+}
 
 impl<T: TextFile> TextFileState<T> {
     fn read_file(&self, ctx: &StateCtx<'_>) -> Result<(PathBuf, Option<DecodedText>), StateError> {
@@ -132,7 +142,7 @@ impl<T: TextFile> State for TextFileState<T> {
 
     fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
         // A look that found the user: other states of users are about others.
-        crate::groups::accounts::is_still_valid(hidden)
+        crate::shared::accounts::is_still_valid(hidden)
     }
 
     fn check_cost(&self) -> CheckCost {

@@ -1,6 +1,6 @@
 //! A mapping that the agent keeps in a file of its own: facts that states set, entries of the schedule.
 //!
-//! Law: the file is YAML that the agent reads like any other; only these states write it.
+//! The file is YAML that the agent reads like any other; only these states write it.
 
 use std::path::{Path, PathBuf};
 

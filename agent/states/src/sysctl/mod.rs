@@ -1,5 +1,6 @@
 //! `sysctl.present`: a parameter of the kernel, as it is and as it will be after a boot.
 
+pub(crate) mod functions;
 pub mod parameters;
 
 use zagent_compiler::Compat;
@@ -8,12 +9,21 @@ use zagent_config::{Map, Value};
 use crate::sysctl::parameters as sysctl;
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
-    StateError, Undoable,
+    StateError, StateModule, Undoable,
 };
 use zagent_host::text_file;
 
+/// The module `sysctl`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "sysctl",
+    build,
+    functions: functions::TABLE,
+    undo: &[&SysctlUndo],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "present").then(|| {
         let value = args.text("value")?.ok_or_else(|| StateError::new("`value` is missing"))?;
         let shown = args.get("value").cloned().unwrap_or_default();

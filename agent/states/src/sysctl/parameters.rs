@@ -1,5 +1,7 @@
 //! Parameters of the kernel: a name in, its value below `/proc/sys` and in a file out.
 
+#![expect(clippy::disallowed_methods, reason = "a kernel parameter is written in place")]
+
 use zagent_config::FunctionError;
 
 use zagent_host::Machine;
@@ -38,7 +40,8 @@ pub fn live_value(machine: &Machine, name: &str) -> Result<Option<String>, Funct
 /// Refuses a parameter that cannot be written here, without writing it.
 pub fn verify_writable(machine: &Machine, name: &str) -> Result<(), FunctionError> {
     let path = proc_path(name)?;
-    match rustix::fs::access(machine.path(&path), rustix::fs::Access::WRITE_OK) {
+    let file = machine.to_host_path(&path).map_err(|e| path_error("write", &path, &e))?;
+    match rustix::fs::access(file, rustix::fs::Access::WRITE_OK) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::ROFS) => Err(FunctionError::failed(format!(
             "`{path}` is mounted read-only, as in a container: set it on the host that the container runs on"
@@ -50,11 +53,11 @@ pub fn verify_writable(machine: &Machine, name: &str) -> Result<(), FunctionErro
 /// Gives the kernel a value.
 pub fn set_live_value(machine: &Machine, name: &str, value: &str) -> Result<(), FunctionError> {
     let path = proc_path(name)?;
-    let file = machine.path(&path);
-    if !file.exists() {
+    if !machine.exists(&path) {
         return Err(FunctionError::failed(format!("sysctl {name} does not exist")));
     }
-    std::fs::write(&file, format!("{value}\n")).map_err(|e| path_error("write", &path, &e))
+    let file = machine.to_host_path(&path).map_err(|e| path_error("write", &path, &e))?;
+    std::fs::write(file, format!("{value}\n")).map_err(|e| path_error("write", &path, &e))
 }
 
 /// True when two values mean the same: the kernel parts its words by tabs.

@@ -1,10 +1,12 @@
 //! `network.system`, `system.hostname` and `system.computer_desc`: what the host is called.
 
+pub(crate) mod functions;
+
 use zagent_config::{Map, Value};
 
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
-    StateError, Undoable,
+    StateError, StateModule, Undoable,
 };
 use zagent_host::text_file;
 
@@ -14,17 +16,26 @@ const KERNEL_HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const NETWORKING_SWITCH: (&str, &str) = ("/etc/default/networking", "CONFIGURE_INTERFACES");
 const MACHINE_INFO: &str = "/etc/machine-info";
 
+/// The module `system`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "system",
+    build,
+    functions: functions::TABLE,
+    undo: &[&HostnameUndo],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of the module `system` makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
-    Some(Ok(match fun {
-        "hostname" | "computer_name" => Box::new(SystemNames {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let names = match fun {
+        "hostname" | "computer_name" => args.reject_options(&[]).map(|()| SystemNames {
             hostname: Some(args.name()),
             live: true,
             description: None,
             networking: None,
             labels: ("hostname", "Hostname"),
         }),
-        "computer_desc" | "computer_description" => Box::new(SystemNames {
+        "computer_desc" | "computer_description" => Ok(SystemNames {
             hostname: None,
             live: false,
             description: Some(args.name()),
@@ -32,7 +43,8 @@ pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
             labels: ("Computer Description", "Computer description"),
         }),
         _ => return None,
-    }))
+    };
+    Some(names.map(|names| Box::new(names) as Box<dyn State>))
 }
 
 pub struct SystemNames {

@@ -6,7 +6,7 @@ use zagent_config::Value;
 
 use zagent_host::exec;
 use zagent_host::exec::ExecCommand;
-use zagent_host::machine::error_message;
+use zagent_host::exec::error_message;
 
 /// Runs one executable: the node's id is its last argument, `input` is JSON on its standard input.
 pub fn run_external(argv: &[String], id: &str, input: &Value, timeout: Duration) -> Result<Value, String> {

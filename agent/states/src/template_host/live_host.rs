@@ -30,10 +30,10 @@ pub struct LiveHostSettings {
 
 impl LiveHostSettings {
     /// Settings that need no configuration.
-    pub fn new(id: impl Into<String>) -> Self {
+    pub fn new(id: impl Into<String>, machine: Machine) -> Self {
         Self {
             id: id.into(),
-            machine: Machine::new(),
+            machine,
             gpg_home: secrets::GPG_HOME.into(),
             age_identities: vec![secrets::HOST_KEY.into()],
             external_pillar: Vec::new(),
@@ -132,7 +132,7 @@ mod tests {
 
     fn live(pillars: &[&str]) -> (tempfile::TempDir, LiveHost) {
         let dir = tempfile::tempdir().unwrap();
-        let mut settings = LiveHostSettings::new("web-01");
+        let mut settings = LiveHostSettings::new("web-01", Machine::this_host());
         for (i, script) in pillars.iter().enumerate() {
             let path = dir.path().join(format!("pillar{i}"));
             std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -19,13 +19,15 @@ pub const RECORDED_FUNCTIONS_KEY: &str = "functions";
 pub struct RecordedHost {
     grains: Arc<dyn Grains>,
     answers: Map,
+    /// The machine that asks, for its clock.
+    machine: Machine,
 }
 
 impl RecordedHost {
-    /// A host with these facts and these answers.
+    /// A host with these facts and these answers; the time is that of `machine`.
     #[must_use]
-    pub const fn new(grains: Arc<dyn Grains>, answers: Map) -> Self {
-        Self { grains, answers }
+    pub const fn new(grains: Arc<dyn Grains>, answers: Map, machine: Machine) -> Self {
+        Self { grains, answers, machine }
     }
 
     fn recorded_answer(&self, call: &FunctionCall) -> Option<Value> {
@@ -64,7 +66,7 @@ impl TemplateHost for RecordedHost {
             name if name.starts_with("log.") => return Ok(true.into()),
             "zagent.random" | "random.get_str" => return Ok(fixed_random(call)),
             "zagent.now" | "zagent.utc_offset" => {
-                return functions::call_from_template(&Machine::new(), call);
+                return functions::call_from_template(&self.machine, call);
             }
             _ => {}
         }
@@ -109,8 +111,8 @@ mod tests {
         let answers =
             r#"{"pkg.version": {"nginx": "1.22"}, "status.time": "2024", "postgres.psql_query": []}"#;
         let answers = Value::from_json_str(answers).unwrap().as_map().cloned().unwrap();
-        let host =
-            RecordedHost::new(Arc::new(RecordedFacts::from_json(r#"{"os": "Debian"}"#).unwrap()), answers);
+        let facts = Arc::new(RecordedFacts::from_json(r#"{"os": "Debian"}"#).unwrap());
+        let host = RecordedHost::new(facts, answers, Machine::this_host());
         let call = |function: &str, args: &[&str]| {
             let args = args.iter().map(|a| Value::from(*a)).collect();
             host.call(&FunctionCall { function: function.into(), args, kwargs: Map::new() })

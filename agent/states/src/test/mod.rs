@@ -1,6 +1,6 @@
 //! States of the module `test`: they answer from their arguments alone.
 //!
-//! Law: a real run and a dry run each have their own answer, because that is what these states are for.
+//! A real run and a dry run each have their own answer, because that is what these states are for.
 
 pub mod pillar;
 
@@ -11,10 +11,20 @@ use zagent_config::{Map, Value};
 
 use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
+    StateModule,
+};
+
+/// The module `test`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "test",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
 };
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let fun = match fun {
         "nop" => TestFunction::Nop,
         "succeed_without_changes" => TestFunction::Succeed,

@@ -6,7 +6,7 @@ use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use super::undo;
-use crate::groups::accounts::{account_reads, is_still_valid};
+use crate::shared::accounts::{account_reads, is_still_valid};
 use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
 use zagent_host::accounts;
 use zagent_host::accounts::PasswdEntry;

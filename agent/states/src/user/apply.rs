@@ -7,7 +7,7 @@ use std::path::Path;
 use zagent_config::{Map, Value};
 
 use super::UserPresent;
-use crate::groups::accounts::make_dir_all;
+use crate::shared::accounts::make_dir_all;
 use crate::{ApplyResult, StateCtx, StateError};
 use zagent_host::Machine;
 use zagent_host::accounts;

@@ -3,6 +3,7 @@
 //! Law: only what is given is compared. A hash is compared and set, and never shown.
 
 pub mod absent;
+pub(crate) mod functions;
 pub mod undo;
 
 pub mod apply;
@@ -15,14 +16,36 @@ use zagent_config::{Map, Value};
 
 use crate::assumed_accounts;
 use crate::assumed_accounts::AccountKind;
-use crate::groups::accounts::{account_reads, is_still_valid, is_surely_missing, would_create};
 use crate::shared::account_checks;
-use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
+use crate::shared::accounts::{account_reads, is_still_valid, is_surely_missing, would_create};
+use crate::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
+};
 use zagent_host::Machine;
 use zagent_host::accounts;
 use zagent_host::accounts::account_tools::{AccountTools, parse_day};
 use zagent_host::accounts::{GECOS_FIELDS, PasswdEntry, REDACTED, ShadowEntry};
 use zagent_host::fs::FileKind;
+
+/// The module `user`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "user",
+    build,
+    functions: functions::TABLE,
+    undo: &[&undo::USER_UNDO],
+    description: include_str!("description.txt"),
+};
+
+/// The state that a function of this module makes; nothing when there is no such function.
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let built = match fun {
+        "present" => UserPresent::from_args(args).map(|state| Box::new(state) as Box<dyn State>),
+        "absent" => Ok(Box::new(absent::UserAbsent::from_args(args)) as Box<dyn State>),
+        _ => return None,
+    };
+    Some(built)
+}
 
 /// The days of a password: how a state calls each, and its place in the file.
 const SHADOW_DAYS: [(&str, usize); 6] =
@@ -462,3 +485,6 @@ impl State for UserPresent {
         vec![LockKey::Users]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,37 +1,26 @@
-//! Users and groups as a revert puts them back: with the same number, groups, shell and hash.
+//! Users as a revert puts them back: with the same number, groups, shell and hash.
 
 use std::path::Path;
 
 use zagent_config::{Map, Value};
 
+use crate::shared::accounts::{int_field, list_field};
 use crate::{StateCtx, StateError, Undoable};
 use zagent_host::accounts;
 use zagent_host::accounts::account_tools::{AccountTools, NewUser};
-use zagent_host::accounts::{GroupEntry, PasswdEntry, REDACTED, SHADOW_DAYS, ShadowEntry};
+use zagent_host::accounts::{PasswdEntry, REDACTED, SHADOW_DAYS, ShadowEntry};
 use zagent_host::fs::{FileKind, Stat};
 
 /// Users.
 pub const USER_UNDO: UserUndo = UserUndo;
-/// Groups.
-pub const GROUP_UNDO: GroupUndo = GroupUndo;
 
 /// What every new home gets.
 const SKEL_DIR: &str = "/etc/skel";
 
 pub struct UserUndo;
-pub struct GroupUndo;
 
 fn text_field(map: &Map, key: &str) -> String {
     map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-fn int_field(map: &Map, key: &str) -> i64 {
-    map.get(key).and_then(Value::as_int).unwrap_or(-1)
-}
-
-fn list_field(map: &Map, key: &str) -> Vec<String> {
-    let list = map.get(key).and_then(Value::as_list).into_iter().flat_map(|l| l.iter());
-    list.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 impl Undoable for UserUndo {
@@ -202,44 +191,6 @@ fn remaining_home_note(
         "its home {home} stays, for it holds `{file}`, which the run did not make. It belongs to the uid {uid}, \
          which was that of {name} and is free then: remove it or give it to somebody"
     )))
-}
-
-impl Undoable for GroupUndo {
-    fn kind(&self) -> &'static str {
-        "group"
-    }
-
-    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
-        let name = zagent_compiler::name_text(key);
-        let found = accounts::find_local_group(ctx.tools().machine, &name)?;
-        Ok(found.map_or(Value::Null, |GroupEntry { gid, members, .. }| {
-            let members: Value = members.into_iter().map(Value::from).collect();
-            Map::from_iter([("gid", Value::Int(gid)), ("members", members)]).into()
-        }))
-    }
-
-    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
-        let name = zagent_compiler::name_text(key);
-        let acts = AccountTools(ctx.tools());
-        let now = accounts::find_local_group(acts.0.machine, &name)?;
-        let Value::Map(to) = to else {
-            if now.is_some() {
-                acts.delete_group(&name)?;
-            }
-            return Ok(());
-        };
-        let gid = int_field(to, "gid");
-        match &now {
-            None => acts.add_group(&name, Some(gid), false, true)?,
-            Some(group) if group.gid != gid => acts.set_gid(&name, gid, true)?,
-            Some(_) => {}
-        }
-        let members = list_field(to, "members");
-        if now.is_none_or(|group| group.members != members) {
-            acts.set_members(&name, &members)?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,20 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use crate::file::functions as file;
-use crate::functions::text_arg;
+use crate::functions::{ExecFunction, query_fn_needing, text_arg};
 use crate::x509::openssl;
 use crate::x509::openssl::OpenSsl;
 use zagent_host::{Machine, Tools};
+
+/// The execution functions of `x509`.
+pub(crate) const TABLE: &[ExecFunction] = &[
+    query_fn_needing("openssl", "x509.read_certificate", "certificate", read_certificate),
+    query_fn_needing("openssl", "x509.read_csr", "csr", read_csr),
+    query_fn_needing("openssl", "x509.expires", "certificate days?", expires),
+    query_fn_needing("openssl", "x509.will_expire", "certificate days", will_expire),
+    query_fn_needing("openssl", "x509.get_private_key_size", "private_key **", key_size),
+    query_fn_needing("openssl", "x509.verify_private_key", "private_key public_key **", verify_key),
+];
 
 /// A PEM, or the path of one, where the program can read it.
 fn pem_input_path(
@@ -46,7 +56,7 @@ fn parse_fields(text: &str) -> Map {
     found
 }
 
-pub fn read_certificate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn read_certificate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
     let path = pem_input_path(machine, &ssl, args, "certificate")?;
@@ -84,7 +94,7 @@ pub fn read_certificate(machine: &Machine, args: &FunctionArgs<Value>) -> Result
     Ok(found.into())
 }
 
-pub fn read_csr(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn read_csr(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
     let path = pem_input_path(machine, &ssl, args, "csr")?;
@@ -95,7 +105,7 @@ pub fn read_csr(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, 
 }
 
 /// True when a certificate ends within so many days.
-pub fn expires(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn expires(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
     let path = pem_input_path(machine, &ssl, args, "certificate")?;
@@ -107,13 +117,13 @@ pub fn expires(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
     Ok((end.as_second() - Timestamp::now().as_second() <= days.saturating_mul(86400)).into())
 }
 
-pub fn will_expire(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn will_expire(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let ends = expires(machine, args)?;
     let days = args.get("days").cloned().unwrap_or(Value::Null);
     Ok(Map::from_iter([("check_days", days), ("will_expire", ends)]).into())
 }
 
-pub fn key_size(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn key_size(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
     let path = pem_input_path(machine, &ssl, args, "private_key")?;
@@ -125,7 +135,7 @@ pub fn key_size(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, 
 }
 
 /// True when two keys, or a key and a certificate, belong together.
-pub fn verify_key(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn verify_key(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
     let (key, other) = (

@@ -1,7 +1,12 @@
 //! States of the module `x509`: private keys, requests, certificates and lists of revoked ones, by the program `openssl`.
 //!
-//! Law: what would be made now is compared with what is there; only serial numbers, dates and signatures may differ. Files are
-//! read and written through the scene alone, so that a dry run foresees a whole chain of them.
+//! Law: what would be made now is compared with what exists; only serial numbers, dates and signatures may differ.
+//! Files are read and written through the context, so that a dry run predicts a whole chain of them.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "certificates are valid for a time; openssl gets files of its own"
+)]
 
 pub mod functions;
 pub mod openssl;
@@ -20,15 +25,27 @@ use crate::file::parents;
 use crate::x509::openssl::OpenSsl;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    StateModule,
 };
+use zagent_host::Machine;
+use zagent_host::accounts::account_ids;
 use zagent_host::fs::FileMeta;
 
 /// How long a certificate is good for, and when it is made anew, in days.
 const DEFAULT_DAYS_VALID: i64 = 365;
 const DEFAULT_DAYS_REMAINING: i64 = 90;
 
+/// The module `x509`.
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "x509",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
+
 /// The state that a function of this module makes; nothing when there is no such function.
-pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let kind = match fun {
         "private_key_managed" => X509Kind::PrivateKey,
         "csr_managed" => X509Kind::Csr,
@@ -65,7 +82,9 @@ struct X509Managed {
     kind: X509Kind,
     path: PathBuf,
     args: Map,
-    meta: FileMeta,
+    user: Option<String>,
+    group: Option<String>,
+    mode: Option<u32>,
     makedirs: bool,
     /// What was made when it was looked at; what is written is the same.
     new_pem: Option<String>,
@@ -84,25 +103,34 @@ impl X509Managed {
         if let Some(encoding) = args.text("encoding")?.filter(|e| e != "pem") {
             return Err(StateError::new(format!("`encoding` can only be pem here, not {encoding}")));
         }
-        let user =
-            args.text("user")?.map(|n| zagent_host::exec::command_options::RunAsUser::find(&n)).transpose();
-        let user = user.map_err(StateError::new)?;
-        let gid = match args.text("group")? {
-            Some(name) => {
-                let group = nix::unistd::Group::from_name(&name).ok().flatten();
-                Some(
-                    group
-                        .ok_or_else(|| StateError::new(format!("Group {name} is not available")))?
-                        .gid
-                        .as_raw(),
-                )
-            }
-            None => None,
-        };
         let preset = if kind == X509Kind::PrivateKey { Some(0o400) } else { None };
-        let meta = FileMeta { mode: args.mode("mode")?.or(preset), uid: user.map(|u| u.ids.uid), gid };
-        let makedirs = args.flag("makedirs", false);
-        Ok(Self { kind, path, args: args.chunk.args.clone(), meta, makedirs, new_pem: None })
+        Ok(Self {
+            kind,
+            path,
+            args: args.chunk.args.clone(),
+            user: args.text("user")?,
+            group: args.text("group")?,
+            mode: args.mode("mode")?.or(preset),
+            makedirs: args.flag("makedirs", false),
+            new_pem: None,
+        })
+    }
+
+    /// Owner and mode that the file should have.
+    fn meta(&self, machine: &Machine) -> Result<FileMeta, StateError> {
+        let uid = |name: &String| {
+            account_ids::uid_of(machine, name)
+                .ok_or_else(|| StateError::new(format!("User '{name}' is not available")))
+        };
+        let gid = |name: &String| {
+            account_ids::gid_of(machine, name)
+                .ok_or_else(|| StateError::new(format!("Group {name} is not available")))
+        };
+        Ok(FileMeta {
+            mode: self.mode,
+            uid: self.user.as_ref().map(uid).transpose()?,
+            gid: self.group.as_ref().map(gid).transpose()?,
+        })
     }
 
     fn text_arg(&self, key: &str) -> Option<String> {
@@ -209,15 +237,15 @@ impl X509Managed {
 
     /// Owner and mode that differ.
     fn meta_drift(&self, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
-        let mut changes = Map::new();
+        let (meta, mut changes) = (self.meta(ctx.machine)?, Map::new());
         if let Some(stat) = ctx.fs.stat(&self.path)? {
-            if let Some(mode) = self.meta.mode.filter(|m| *m != stat.mode) {
+            if let Some(mode) = meta.mode.filter(|m| *m != stat.mode) {
                 changes.insert("mode", format!("{mode:04o}"));
             }
-            if self.meta.uid.is_some_and(|u| u != stat.uid) {
+            if meta.uid.is_some_and(|u| u != stat.uid) {
                 changes.insert("user", self.text_arg("user").unwrap_or_default());
             }
-            if self.meta.gid.is_some_and(|g| g != stat.gid) {
+            if meta.gid.is_some_and(|g| g != stat.gid) {
                 changes.insert("group", self.text_arg("group").unwrap_or_default());
             }
         }
@@ -227,6 +255,7 @@ impl X509Managed {
 
 impl State for X509Managed {
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.meta(ctx.machine)?;
         let words = self.kind.label();
         match self.find_drift(ctx)? {
             Some(changes) => {
@@ -244,10 +273,10 @@ impl State for X509Managed {
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let words = self.kind.label();
+        let (words, meta) = (self.kind.label(), self.meta(ctx.machine)?);
         let Some(changes) = self.find_drift(ctx)? else {
             let changes = self.meta_drift(ctx)?;
-            ctx.fs.set_meta(&self.path, self.meta, true)?;
+            ctx.fs.set_meta(&self.path, meta, true)?;
             return Ok(ApplyResult::new(format!("Owner or mode of the {words} was set"), changes));
         };
         let pem = match self.new_pem.take() {
@@ -258,9 +287,9 @@ impl State for X509Managed {
             }
         };
         if self.makedirs {
-            parents::make_parents(ctx, &self.path, FileMeta { mode: Some(0o755), ..self.meta })?;
+            parents::make_parents(ctx, &self.path, FileMeta { mode: Some(0o755), ..meta })?;
         }
-        ctx.fs.write(&self.path, pem.as_bytes(), self.meta)?;
+        ctx.fs.write(&self.path, pem.as_bytes(), meta)?;
         let verb = if changes.contains("created") { "create" } else { "recreate" };
         Ok(ApplyResult::new(format!("The {words} has been {verb}d"), changes))
     }

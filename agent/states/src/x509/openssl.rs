@@ -3,6 +3,7 @@
 //! Law: keys pass through a directory that only we can read and that is gone afterwards, or by standard input; a passphrase
 //! stands in the environment alone.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -10,7 +11,7 @@ use zagent_config::FunctionError;
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
-use zagent_host::{CommandOutput, Tools};
+use zagent_host::{CommandOutput, Tools, temp_file};
 
 /// Fields of a subject: how Salt writes them, how `openssl` does.
 const SUBJECT_FIELDS: [(&str, &str); 11] = [
@@ -46,18 +47,22 @@ const EXTENSIONS: [&str; 12] = [
 pub struct OpenSsl<'t> {
     tools: &'t Tools<'t>,
     dir: TempDir,
+    /// The same directory as the program sees it.
+    machine_dir: PathBuf,
 }
 
 impl<'t> OpenSsl<'t> {
     pub fn new(tools: &'t Tools<'t>) -> Result<Self, FunctionError> {
-        let dir = tempfile::tempdir()
-            .map_err(|e| FunctionError::failed(format!("cannot make a directory: {e}")))?;
-        Ok(Self { tools, dir })
+        let cannot = |e| FunctionError::failed(format!("cannot make a directory: {e}"));
+        let temp = temp_file::temp_dir(tools.machine);
+        let dir = tempfile::tempdir_in(tools.machine.to_host_path(&temp).map_err(cannot)?).map_err(cannot)?;
+        let machine_dir = temp.join(dir.path().file_name().unwrap_or_default());
+        Ok(Self { tools, dir, machine_dir })
     }
 
     /// The path of a text that is kept.
     pub fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).display().to_string()
+        self.machine_dir.join(name).display().to_string()
     }
 
     /// Keeps a text for the program; its path.
@@ -66,7 +71,7 @@ impl<'t> OpenSsl<'t> {
         let path = self.dir.path().join(name);
         let made = std::fs::File::create(&path).and_then(|mut f| f.write_all(text));
         made.map_err(|e| FunctionError::failed(format!("cannot write `{}`: {e}", path.display())))?;
-        Ok(path.display().to_string())
+        Ok(self.path(name))
     }
 
     fn run(&self, words: &[&str], pass: Option<&str>) -> Result<CommandOutput, FunctionError> {

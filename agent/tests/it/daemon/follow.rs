@@ -27,6 +27,29 @@ fn a_push_converges_and_so_does_the_next() {
 }
 
 #[test]
+fn a_new_revision_is_polled_once_and_compiled_once() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    let counted = "{% set _ = salt['cmd.run']('sh -c \"echo x >> $D/compiled\"') %}\n";
+    let push = |upstream: &mut Upstream, node: &Node, text: &str| {
+        upstream.push(node, &format!("{counted}{}", marker(text)))
+    };
+    let first = push(&mut upstream, &node, "one");
+    node.start_with(&["-vv"]);
+    node.converges(&first);
+    assert_eq!(node.host("compiled").lines().count(), 1, "{}", node.said());
+    let second = push(&mut upstream, &node, "two");
+    node.converges(&second);
+    assert_eq!(node.host("marker"), "two\n");
+    assert_eq!(node.host("compiled").lines().count(), 2, "{}", node.said());
+    // The daemon lists the branches, and nobody else does.
+    eventually("every listing is a poll of the daemon", || {
+        let listed = upstream.server.listings();
+        (node.said().matches("remotes polled").count() == listed).then_some(())
+    });
+}
+
+#[test]
 fn a_waiting_client_gets_the_code_and_the_run() {
     let mut upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());

@@ -1,5 +1,6 @@
 //! Remotes of every kind, well-behaved and hostile, on this machine.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its remote has failed")]
 
 mod fixture;

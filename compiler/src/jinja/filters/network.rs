@@ -1,5 +1,6 @@
 //! IP addresses and interfaces as Python's `ipaddress` reads, classifies and writes them.
 
+use crate::private_networks::PRIVATE_NETWORKS;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address, with a prefix when it was written as an interface.
@@ -101,36 +102,11 @@ impl IpValue {
         if let IpAddr::V6(v6) = self.address
             && let Some(mapped) = v6.to_ipv4_mapped()
         {
-            return Self { address: IpAddr::V4(mapped), prefix: None, scope: None }.is_in(PRIVATE_NETWORKS);
+            return Self { address: IpAddr::V4(mapped), prefix: None, scope: None }.is_in(&PRIVATE_NETWORKS);
         }
-        self.is_in(PRIVATE_NETWORKS)
+        self.is_in(&PRIVATE_NETWORKS)
     }
 }
-
-const PRIVATE_NETWORKS: &[&str] = &[
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/29",
-    "192.0.0.170/31",
-    "192.0.2.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "240.0.0.0/4",
-    "::1/128",
-    "::/128",
-    "100::/64",
-    "2001::/23",
-    "2001:2::/48",
-    "2001:db8::/32",
-    "2001:10::/28",
-    "fc00::/7",
-    "fe80::/10",
-];
 
 const RESERVED_V6: &[&str] = &[
     "::/8", "100::/8", "200::/7", "400::/6", "800::/5", "1000::/4", "4000::/3", "6000::/3", "8000::/3",

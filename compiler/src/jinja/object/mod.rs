@@ -12,6 +12,7 @@
 //! the method `x.__slice(start, stop, step)` on every value and the filter `__pct` for `'..' % x`.
 
 pub mod budget;
+mod container;
 mod convert;
 mod dict;
 mod generator;

@@ -1,6 +1,6 @@
 //! The text of a template in, tokens out, with Jinja2's rules for tags, raw blocks, comments and whitespace control.
 //!
-//! Law: every token has its byte range in the text; text between tags is a token that is already trimmed.
+//! Every token has its byte range in the text; text between tags is a token that is already trimmed.
 
 use super::literal::{integer, number, unescape};
 use super::syntax::Syntax;

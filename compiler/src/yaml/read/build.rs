@@ -1,6 +1,6 @@
 //! Scalars, lists and mappings in, values out: shared by both readers.
 //!
-//! Law: a value is built once, with exactly the memory it needs; equal short strings of one document are one allocation.
+//! A value is built once, with exactly the memory it needs; equal short strings of one document are one allocation.
 
 use std::sync::Arc;
 

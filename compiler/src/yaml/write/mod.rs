@@ -1,6 +1,6 @@
 //! A value in, text out: YAML, JSON and Python literals, exactly as Salt's filters and serializers print them.
 //!
-//! Law: what templates print ends up in files on hosts, so a different space is a different file.
+//! What templates print ends up in files on hosts, so a different space is a different file.
 
 mod dump;
 mod emit;

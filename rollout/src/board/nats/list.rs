@@ -1,6 +1,6 @@
 //! All values below a prefix: the first time in one pass, later only the changes.
 //!
-//! Law: a bucket keeps one numbered message per key, so the messages after the last seen number are the changes. A
+//! A bucket keeps one numbered message per key, so the messages after the last seen number are the changes. A
 //! bucket that was created again, or that was not read completely for a while, is read completely.
 
 use std::collections::BTreeMap;

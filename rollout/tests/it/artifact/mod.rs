@@ -1,5 +1,6 @@
 //! Release binaries: fetched over HTTP and from a ref, published into a ref.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its release has failed")]
 
 mod fetched;

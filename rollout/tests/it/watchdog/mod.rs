@@ -1,6 +1,7 @@
 //! A real watchdog process supervises agents that are shell scripts: it restarts them, rolls releases out and back, and
 //! is killed at every possible point.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its node has failed")]
 
 mod site;

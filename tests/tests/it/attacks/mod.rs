@@ -1,6 +1,7 @@
 //! Attacks by someone who controls the remote, the network, or a key: nothing is published, the last good revision
 //! stays and converges, and the error names the cause.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its attack has failed")]
 
 mod keys;

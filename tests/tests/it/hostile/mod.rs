@@ -4,6 +4,8 @@
 //! one. Without it the compiler of this build is measured, which is many times slower, against limits that only catch
 //! unbounded growth. `HOSTILE_ONLY=alias` runs the trees with that word in their name.
 
+#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
 mod trees;
 
 use std::ffi::OsString;
@@ -67,7 +69,7 @@ fn compile() {
     let (mut out, mut err) = (std::io::sink(), Vec::new());
     let exit = zagent::cli::run(args, &mut out, &mut err, (false, false));
     eprintln!("{}", String::from_utf8_lossy(&err));
-    std::process::exit(exit as i32);
+    std::process::exit(i32::from(zagent::exit_code::code(exit)));
 }
 
 /// Not a test: runs one compile as its only child and prints its cost.

@@ -1,6 +1,7 @@
 //! A daemon that drives rollouts, with stores that fail.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use zagent_config::ids::NodeId;
@@ -98,23 +99,17 @@ fn places(place: &FakeRecords) -> DriverStores {
 }
 
 /// A drive loop with one rollout.
-fn wheel<'s>(settings: &'s Settings, place: &FakeRecords) -> DriveLoop<'s> {
+fn wheel<'s>(settings: &'s Settings, place: &FakeRecords) -> StaleRollouts<'s> {
     place.0.borrow_mut().record = Some((record(), 1));
-    let mut drive_loop = DriveLoop {
-        me: "web-01/daemon".into(),
-        settings,
-        stores: Some(places(place)),
-        driven: BTreeMap::new(),
-        scan_at: Instant::now(),
-    };
+    let mut drive_loop = StaleRollouts { stores: Some(places(place)), ..StaleRollouts::new(settings) };
     drive_loop.run_due().unwrap();
-    assert_eq!(drive_loop.driven.len(), 1, "nobody drove it");
+    assert_eq!(drive_loop.rollouts.driven.len(), 1, "nobody drove it");
     drive_loop
 }
 
 /// The rollout is due, and so is the heartbeat.
-fn due(drive_loop: &mut DriveLoop<'_>, place: &FakeRecords) {
-    drive_loop.driven.values_mut().for_each(|ride| ride.at = Instant::now());
+fn due(drive_loop: &mut StaleRollouts<'_>, place: &FakeRecords) {
+    drive_loop.rollouts.driven.values_mut().for_each(|ride| ride.at = Instant::now());
     let mut shelf = place.0.borrow_mut();
     let (record, _) = shelf.record.as_mut().unwrap();
     record.driver.as_mut().unwrap().heartbeat -= jiff::SignedDuration::from_secs(20);
@@ -124,10 +119,7 @@ fn due(drive_loop: &mut DriveLoop<'_>, place: &FakeRecords) {
 fn stores_stay_open_while_they_answer() {
     let (settings, place) = (settings(), FakeRecords::default());
     let mut drive_loop = wheel(&settings, &place);
-    assert!(
-        drive_loop.stores.is_some(),
-        "opened anew, every signature would be checked again in every round"
-    );
+    assert!(drive_loop.stores.is_some(), "reopened, every signature would be checked again in every round");
     due(&mut drive_loop, &place);
     let reads = place.0.borrow().reads;
     drive_loop.run_due().unwrap();
@@ -143,8 +135,8 @@ fn one_failed_heartbeat_does_not_stop_the_driver() {
         place.0.borrow_mut().fails = true;
         let before = Instant::now();
         drive_loop.run_due().unwrap();
-        assert!(drive_loop.stores.is_none(), "what did not answer is opened anew");
-        let ride = drive_loop.driven.values().next().expect("it is still driven");
+        assert!(drive_loop.stores.is_none(), "what did not answer is reopened");
+        let ride = drive_loop.rollouts.driven.values().next().expect("it is still driven");
         let waits = ride.at.duration_since(before);
         assert!(waits >= Duration::from_secs(rest) && waits < Duration::from_secs(rest + 5), "{waits:?}");
         drive_loop.stores = Some(places(&place));
@@ -152,8 +144,8 @@ fn one_failed_heartbeat_does_not_stop_the_driver() {
     due(&mut drive_loop, &place);
     place.0.borrow_mut().fails = false;
     drive_loop.run_due().unwrap();
-    let ride = drive_loop.driven.values().next().unwrap();
-    assert_eq!(ride.backoff, BACKOFF.0);
+    let ride = drive_loop.rollouts.driven.values().next().unwrap();
+    assert_eq!(ride.failures, 0);
     let heard = place.0.borrow().record.as_ref().unwrap().0.driver.clone().unwrap();
     assert_eq!(heard.id, "web-01/daemon");
 }

@@ -7,11 +7,11 @@ fn args(json: &str) -> Map {
 }
 
 fn options(json: &str) -> Result<CommandOptions, String> {
-    CommandOptions::from_args(&args(json), OptionKeys::All, &[])
+    CommandOptions::from_args(&Machine::this_host(), &args(json), OptionKeys::All, &[])
 }
 
 fn out(json: &str, line: &str) -> String {
-    let outcome = options(json).unwrap().run_line(line).unwrap();
+    let outcome = options(json).unwrap().run_line(&Machine::this_host(), line).unwrap();
     format!("{} {}", salt_retcode(&outcome), String::from_utf8_lossy(&outcome.stdout).trim_end())
 }
 
@@ -66,16 +66,22 @@ fn what_cannot_be_had_is_told_in_salts_words() {
         (r#"{"cwd": "/no/dir"}"#, "Specified cwd '/no/dir' either not absolute or does not exist"),
         (r#"{"cwd": "relative"}"#, "Specified cwd 'relative' either not absolute or does not exist"),
     ] {
-        assert_eq!(options(json).unwrap().run_line("true").unwrap_err().to_string(), want, "{json}");
+        assert_eq!(
+            options(json).unwrap().run_line(&Machine::this_host(), "true").unwrap_err().to_string(),
+            want,
+            "{json}"
+        );
     }
 }
 
 #[test]
 fn a_guard_reads_its_own_share() {
     let json = args(r#"{"cwd": "/usr", "stdin": "x", "umask": "22"}"#);
-    let guard = CommandOptions::from_args(&json, OptionKeys::Guard, &["cwd".to_owned()]).unwrap();
+    let guard =
+        CommandOptions::from_args(&Machine::this_host(), &json, OptionKeys::Guard, &["cwd".to_owned()])
+            .unwrap();
     assert_eq!((guard.cwd, guard.umask, guard.stdin), (None, None, Vec::new()));
-    let check = CommandOptions::from_args(&json, OptionKeys::RunasOnly, &[]).unwrap();
+    let check = CommandOptions::from_args(&Machine::this_host(), &json, OptionKeys::RunasOnly, &[]).unwrap();
     assert_eq!((check.cwd, check.umask), (None, None));
 }
 

@@ -3,6 +3,11 @@
 //!
 //! Law: everything answers as the disk would have after the same changes, and nothing below is ever changed.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of a dry run get the current time, as the kernel would give them"
+)]
+
 pub mod layer;
 #[cfg(test)]
 pub mod tests;
@@ -18,7 +23,7 @@ use rustix::io::Errno;
 use self::layer::{InodeBody, LinkPolicy, OverlayInode, OverlayLayer, ResolvedPath};
 use super::atomic_write::DeviceNode;
 use super::disk_write::timespec;
-use super::path_at::{is_missing, reject_kernel_dir};
+use super::path_at::is_missing;
 use super::umask::umask;
 use super::{FileKind, FileMeta, FileSystem, FsError, Stat, Xattr, flags, xattr};
 
@@ -84,7 +89,7 @@ impl Overlay {
         let mut layer = self.write_layer();
         let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
         let kept = stat_replaceable(&resolved)?.filter(|old| old.kind == FileKind::File);
-        reject_kernel_dir(&resolved.dir.path)?;
+        self.base.reject_kernel_dir(&resolved.dir.path)?;
         let mut stat = new_stat(&resolved, FileKind::File, meta, 0o666 & !umask());
         let mut xattrs = Vec::new();
         if let Some(kept) = kept {

@@ -4,16 +4,15 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::networks::{ContainerNetwork, container_networks};
-use super::{
-    OPTIONS, OptionShape, command_words, env_variables, find_declared, option_values, variable_name,
-};
-use crate::databases::NamedArgs;
+use super::{OPTIONS, OptionShape, command_words, env_variables, find_declared, option_values};
 use crate::functions::string_list;
+use crate::named_args::NamedArgs;
+use crate::shared::docker::variable_name;
 use zagent_host::exec::command_options::value_text;
 
 /// What of a container differs from what is declared: by place, how it is and how it should be.
 /// `image` is what the program shows of its image.
-pub fn differences(
+pub(crate) fn differences(
     named_args: &NamedArgs<'_>,
     now: &Value,
     image: Option<&Value>,
@@ -65,7 +64,7 @@ pub fn differences(
 /// What is there and should not be so, and what should be.
 type ListDifference = Option<(Vec<String>, Vec<String>)>;
 
-pub fn shown_list(of: &Value, place: &str) -> Vec<String> {
+pub(crate) fn shown_list(of: &Value, place: &str) -> Vec<String> {
     let shows = zagent_config::value::traverse(of, place, ".");
     shows.and_then(Value::as_list).map(|l| l.iter().map(value_text).collect()).unwrap_or_default()
 }
@@ -183,18 +182,18 @@ fn port_changes(named_args: &NamedArgs<'_>, now: &Value) -> ListDifference {
 
 /// A port that others reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedPort {
+pub(crate) struct PublishedPort {
     /// The address of the host; empty for all.
-    pub ip: String,
+    pub(crate) ip: String,
     /// The port of the host; empty for any.
-    pub port: String,
+    pub(crate) port: String,
     /// The port of the container, with its protocol.
-    pub container_port: String,
+    pub(crate) container_port: String,
 }
 
 impl PublishedPort {
     /// `[ip:]port:container[/proto]`, or a range of them.
-    pub fn parse(text: &str) -> Vec<Self> {
+    pub(crate) fn parse(text: &str) -> Vec<Self> {
         let (front, inner) = text.rsplit_once(':').unwrap_or(("", text));
         let (inner, protocol) = inner.split_once('/').unwrap_or((inner, "tcp"));
         let (ip, port) = front.rsplit_once(':').unwrap_or(("", front));
@@ -218,7 +217,7 @@ impl PublishedPort {
         }
     }
 
-    pub fn matches(&self, bound: &Self) -> bool {
+    pub(crate) fn matches(&self, bound: &Self) -> bool {
         let any = |ip: &str| matches!(ip, "" | "0.0.0.0" | "::");
         let same_ip = self.ip.is_empty() || self.ip == bound.ip || any(&self.ip) && any(&bound.ip);
         // Which of a range it became only the program knows.
@@ -226,7 +225,7 @@ impl PublishedPort {
         self.container_port == bound.container_port && same_ip && same_port
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let parts = [&self.ip, &self.port].into_iter().filter(|p| !p.is_empty());
         parts.map(|p| format!("{p}:")).collect::<String>() + &self.container_port
     }

@@ -1,117 +1,19 @@
-//! Containers, images, networks and volumes by the program `docker` or `podman`: what is declared in, options for the program
-//! and what differs from what it shows out.
+//! A container as it is declared in, options for the program `docker` or `podman` and what differs from what it shows out.
 //!
 //! Law: only what is declared is compared, except for variables, labels, directories and ports: of these a container has what is
 //! declared and what its image brings, and nothing else. What a variable holds is neither among the words of the program nor shown.
 
-pub mod differences;
-pub mod networks;
-
-use std::time::Duration;
+pub(crate) mod differences;
+pub(crate) mod networks;
 
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-pub use self::differences::differences;
-pub use self::networks::container_networks;
-use crate::databases::NamedArgs;
-use crate::functions::{ExecFunction, FunctionBody};
-use crate::named_args;
+pub(crate) use self::differences::differences;
+pub(crate) use self::networks::container_networks;
+use crate::named_args::NamedArgs;
 use zagent_host::exec::command_options::value_text;
 use zagent_host::exec::shell_words;
-use zagent_host::temp_file::PrivateTempFile;
-use zagent_host::{Machine, Tools};
-
-/// How long it may take, an image that has to be fetched included.
-const PULL_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// The program.
-#[derive(Clone, Debug)]
-pub struct ContainerEngine(pub String);
-
-impl ContainerEngine {
-    /// `provider:`, or the one that is there.
-    pub fn new(named_args: &NamedArgs<'_>, tools: &Tools<'_>) -> Self {
-        let there = || {
-            if tools.which("docker").is_none() && tools.which("podman").is_some() {
-                "podman"
-            } else {
-                "docker"
-            }
-        };
-        Self(named_args.text("provider").unwrap_or_else(|| there().to_owned()))
-    }
-
-    /// What it shows of a `container`, `image`, `network` or `volume`; none when there is no such one.
-    pub fn inspect(&self, tools: &Tools<'_>, kind: &str, name: &str) -> Result<Option<Value>, FunctionError> {
-        let output = tools.run_query(&self.0, &[kind, "inspect", "--", name])?;
-        if output.is_success() {
-            let all = Value::from_json_str(&output.stdout)
-                .map_err(|e| FunctionError::failed(format!("{} said no JSON: {e}", self.0)))?;
-            return Ok(all.as_list().and_then(|l| l.iter().next().cloned()));
-        }
-        if is_not_found(kind, name, output.code, output.message()) {
-            return Ok(None);
-        }
-        Err(FunctionError::failed(output.message().to_owned()))
-    }
-
-    /// Makes or runs a container. Its variables go by a file that only we can read, since everybody sees words; those of
-    /// several lines, which a file cannot hold, by the program's own environment.
-    pub fn run_with_env(
-        &self,
-        tools: &Tools<'_>,
-        args: &[String],
-        variables: &[String],
-    ) -> Result<String, FunctionError> {
-        let Some((verb, rest)) = args.split_first().filter(|_| !variables.is_empty()) else {
-            return self.run_checked(tools, args);
-        };
-        let (long, plain): (Vec<&String>, Vec<&String>) = variables.iter().partition(|v| v.contains('\n'));
-        let text: String = plain.iter().map(|line| format!("{line}\n")).collect();
-        let file = PrivateTempFile::new(text.as_bytes(), ".env", None)
-            .map_err(|e| FunctionError::failed(format!("cannot write the variables: {e}")))?;
-        let mut words = vec![verb.clone(), format!("--env-file={}", file.path().display())];
-        words.extend(long.iter().map(|v| format!("--env={}", variable_name(v))));
-        words.extend(rest.iter().cloned());
-        let mut command = Tools::command(&self.0, &words, PULL_TIMEOUT);
-        let pairs = long.iter().filter_map(|v| v.split_once('='));
-        command.env.extend(pairs.map(|(name, value)| (name.into(), value.into())));
-        let output = tools.run(command)?;
-        if output.is_success() {
-            return Ok(output.stdout.trim().to_owned());
-        }
-        Err(FunctionError::failed(format!(
-            "`{}` ended with code {}: {}",
-            self.0,
-            output.code,
-            output.message()
-        )))
-    }
-
-    /// Tells it to do something.
-    pub fn run_checked(&self, tools: &Tools<'_>, args: &[String]) -> Result<String, FunctionError> {
-        Ok(tools.run_checked(&self.0, args)?.stdout.trim().to_owned())
-    }
-}
-
-/// True when the program says that there is no such one; whatever else went wrong is no answer.
-fn is_not_found(kind: &str, name: &str, code: i32, words: &str) -> bool {
-    let words = words.to_ascii_lowercase();
-    let output = [
-        format!("no such {kind}"),
-        "no such object".to_owned(),
-        format!("{kind} {} not found", name.to_ascii_lowercase()),
-        format!("{kind} not found"),
-        format!("{kind} not known"),
-    ];
-    matches!(code, 1 | 125) && output.iter().any(|s| words.contains(s))
-}
-
-/// `A` of `A=b`.
-fn variable_name(variable: &str) -> &str {
-    variable.split('=').next().unwrap_or_default()
-}
 
 /// What a parameter is like.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -227,14 +129,14 @@ fn option_values(value: &Value, shape: OptionShape) -> Vec<String> {
 }
 
 /// The variables of a new container: `A=b`.
-pub fn env_variables(named_args: &NamedArgs<'_>) -> Vec<String> {
+pub(crate) fn env_variables(named_args: &NamedArgs<'_>) -> Vec<String> {
     find_declared(named_args, &["environment", "env"])
         .map(|v| option_values(v, OptionShape::Variables))
         .unwrap_or_default()
 }
 
 /// The options and the command of a new container, without its variables.
-pub fn create_args(
+pub(crate) fn create_args(
     named_args: &NamedArgs<'_>,
     name: &str,
     image: &str,
@@ -281,102 +183,5 @@ fn command_words(value: &Value) -> Result<Vec<String>, FunctionError> {
     }
 }
 
-const fn query_fn(name: &'static str, signature: &'static str, body: FunctionBody) -> ExecFunction {
-    ExecFunction { name, signature, needs_program: None, changes_host: false, body }
-}
-
-const fn change_fn(name: &'static str, signature: &'static str, body: FunctionBody) -> ExecFunction {
-    ExecFunction { name, signature, needs_program: None, changes_host: true, body }
-}
-
-pub const FUNCTIONS: &[ExecFunction] = &[
-    query_fn("docker.version", "provider?", |m, a| {
-        with_engine(m, a, |engine, tools, _| Ok(engine.run_checked(tools, &["--version".to_owned()])?.into()))
-    }),
-    query_fn("docker.ps", "all? provider?", |m, a| {
-        list_objects(m, a, &["ps", "--no-trunc", "--format", "{{json .}}"])
-    }),
-    query_fn("docker.images", "provider?", |m, a| {
-        list_objects(m, a, &["images", "--no-trunc", "--format", "{{json .}}"])
-    }),
-    query_fn("docker.inspect", "name provider?", |m, a| {
-        inspect_objects(m, a, &["container", "image", "network", "volume"])
-    }),
-    query_fn("docker.inspect_container", "name provider?", |m, a| inspect_objects(m, a, &["container"])),
-    query_fn("docker.inspect_image", "name provider?", |m, a| inspect_objects(m, a, &["image"])),
-    query_fn("docker.inspect_network", "name provider?", |m, a| inspect_objects(m, a, &["network"])),
-    query_fn("docker.inspect_volume", "name provider?", |m, a| inspect_objects(m, a, &["volume"])),
-    query_fn("docker.exists", "name provider?", |m, a| {
-        with_engine(m, a, |engine, tools, named_args| {
-            Ok(engine.inspect(tools, "container", &named_args.require_text("name")?)?.is_some().into())
-        })
-    }),
-    query_fn("docker.state", "name provider?", |m, a| {
-        with_engine(m, a, |engine, tools, named_args| {
-            let found = engine.inspect(tools, "container", &named_args.require_text("name")?)?;
-            let found = found.ok_or_else(|| FunctionError::failed("there is no such container"))?;
-            Ok(zagent_config::value::traverse(&found, "State.Status", ".").cloned().unwrap_or(Value::Null))
-        })
-    }),
-    change_fn("docker.start", "name provider?", |m, a| run_verb(m, a, "start")),
-    change_fn("docker.stop", "name provider?", |m, a| run_verb(m, a, "stop")),
-    change_fn("docker.restart", "name provider?", |m, a| run_verb(m, a, "restart")),
-    change_fn("docker.rm", "name force? provider?", |m, a| run_verb(m, a, "rm")),
-    change_fn("docker.rmi", "name force? provider?", |m, a| run_verb(m, a, "rmi")),
-    change_fn("docker.pull", "name provider?", |m, a| run_verb(m, a, "pull")),
-];
-
-type DockerResult = Result<Value, FunctionError>;
-type BoundArgs = zagent_compiler::functions::FunctionArgs<Value>;
-
-fn with_engine(
-    machine: &Machine,
-    args: &BoundArgs,
-    body: impl FnOnce(&ContainerEngine, &Tools<'_>, &NamedArgs<'_>) -> DockerResult,
-) -> DockerResult {
-    let tools = Tools::new(machine);
-    named_args::with_bound_args(args, |named_args| {
-        body(&ContainerEngine::new(named_args, &tools), &tools, named_args)
-    })
-}
-
-fn list_objects(machine: &Machine, args: &BoundArgs, words: &[&str]) -> DockerResult {
-    with_engine(machine, args, |engine, tools, named_args| {
-        let mut words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-        words.extend(named_args.is_enabled("all").then(|| "--all".to_owned()));
-        let text = engine.run_checked(tools, &words)?;
-        let read = |l: &str| {
-            Value::from_json_str(l)
-                .map_err(|e| FunctionError::failed(format!("{} said no JSON: {e}", engine.0)))
-        };
-        // Podman writes one list, Docker a line for each.
-        if text.starts_with('[') {
-            return read(&text);
-        }
-        text.lines().map(read).collect::<Result<Vec<_>, _>>().map(Value::from)
-    })
-}
-
-fn inspect_objects(machine: &Machine, args: &BoundArgs, kinds: &[&str]) -> DockerResult {
-    with_engine(machine, args, |engine, tools, named_args| {
-        let name = named_args.require_text("name")?;
-        for kind in kinds {
-            if let Some(found) = engine.inspect(tools, kind, &name)? {
-                return Ok(found);
-            }
-        }
-        Err(FunctionError::failed(format!("there is no `{name}`")))
-    })
-}
-
-fn run_verb(machine: &Machine, args: &BoundArgs, verb: &str) -> DockerResult {
-    with_engine(machine, args, |engine, tools, named_args| {
-        let mut words = vec![verb.to_owned()];
-        words.extend(named_args.is_enabled("force").then(|| "--force".to_owned()));
-        words.extend(["--".to_owned(), named_args.require_text("name")?]);
-        engine.run_checked(tools, &words).map(|_| true.into())
-    })
-}
-
 #[cfg(test)]
-pub mod tests;
+mod tests;

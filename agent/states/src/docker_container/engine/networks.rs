@@ -4,14 +4,14 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{differences, text_list};
-use crate::databases::NamedArgs;
+use crate::named_args::NamedArgs;
 use zagent_host::exec::command_options::value_text;
 
 /// A network that a container is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ContainerNetwork {
+pub(crate) struct ContainerNetwork {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Parameters and their values: `ipv4_address`, `aliases`, ….
     settings: Vec<(String, Vec<String>)>,
 }
@@ -48,7 +48,7 @@ impl ContainerNetwork {
     }
 
     /// The options of the program for a container in it.
-    pub fn option_words(&self, alias: &str) -> Vec<String> {
+    pub(crate) fn option_words(&self, alias: &str) -> Vec<String> {
         let option = |key: &str| {
             NETWORK_OPTIONS.iter().find(|(known, _)| *known == key).map_or("", |(_, option)| option)
         };
@@ -58,7 +58,7 @@ impl ContainerNetwork {
     }
 
     /// True when a container is in it as it should be.
-    pub fn is_as_declared(&self, shows: Option<&Value>) -> bool {
+    pub(crate) fn is_as_declared(&self, shows: Option<&Value>) -> bool {
         let Some(shows) = shows else { return false };
         let part = |place: &str| {
             zagent_config::value::traverse(shows, place, ".").map(value_text).unwrap_or_default()
@@ -80,7 +80,7 @@ impl ContainerNetwork {
 }
 
 /// The networks of a container.
-pub fn container_networks(named_args: &NamedArgs<'_>) -> Result<Vec<ContainerNetwork>, FunctionError> {
+pub(crate) fn container_networks(named_args: &NamedArgs<'_>) -> Result<Vec<ContainerNetwork>, FunctionError> {
     let of_map = |map: &Map| {
         map.iter().map(|(name, of)| ContainerNetwork::parse(value_text(name), of)).collect::<Vec<_>>()
     };

@@ -2,7 +2,7 @@
 
 use super::differences::PublishedPort;
 use super::*;
-use crate::databases::with_map_args;
+use crate::named_args::with_map_args;
 
 /// Cut from what `docker container inspect` shows.
 const WEB: &str = r#"{"Config": {"Env": ["A=1", "PATH=/bin"], "Labels": {"x": "y"}, "Cmd": ["nginx", "-g", "daemon off;"], "User": "",
@@ -156,33 +156,6 @@ fn what_a_variable_holds_is_not_shown() {
     let args = map(r#"{"environment": {"A": "secret", "B": "secret", "PATH": "/bin"}}"#);
     let all = with_map_args(&args, |g| differences(g, &now, None)).unwrap();
     assert_eq!(serde_json::to_string(&all.get("Config.Env")).unwrap(), r#"{"old":["A"],"new":["A","B"]}"#);
-}
-
-#[test]
-fn absent_is_only_what_is_said_to_be() {
-    let all = [
-        ("container", 1, "Error: No such container: web"),
-        ("container", 1, "Error response from daemon: No such container: web"),
-        ("container", 125, "Error: no such container \"web\""),
-        ("image", 1, "Error response from daemon: No such image: web:latest"),
-        ("image", 125, "Error: web: image not known"),
-        ("network", 1, "Error response from daemon: network web not found"),
-        ("network", 125, "Error: network web: unable to find network with name or ID web: network not found"),
-        ("volume", 1, "Error response from daemon: get web: no such volume"),
-        ("volume", 125, "Error: no such volume web"),
-    ];
-    for (kind, code, words) in all {
-        assert!(is_not_found(kind, "web", code, words), "{words}");
-    }
-    let others = [
-        (1, "error during connect: dial tcp: lookup dockerr: no such host"),
-        (1, "dial unix /var/run/docker.sock: connect: no such file or directory"),
-        (127, "no such container"),
-        (125, "Error: unable to inspect \"web\": database is locked"),
-    ];
-    for (code, words) in others {
-        assert!(!is_not_found("container", "web", code, words), "{words}");
-    }
 }
 
 #[test]

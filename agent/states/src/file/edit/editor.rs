@@ -214,8 +214,11 @@ impl EditedFile {
     }
 
     /// Owner and mode that are asked for, and what differs from them.
-    fn meta(&self, stat: Option<&Stat>) -> Result<(FileMeta, Map), StateError> {
-        Ok((self.perms.meta()?, stat.map(|stat| self.perms.changes(stat)).unwrap_or_default()))
+    fn meta(&self, ctx: &StateCtx<'_>, stat: Option<&Stat>) -> Result<(FileMeta, Map), StateError> {
+        Ok((
+            self.perms.meta(ctx.machine)?,
+            stat.map(|stat| self.perms.changes(ctx.machine, stat)).unwrap_or_default(),
+        ))
     }
 
     fn save(
@@ -267,7 +270,7 @@ impl EditedFile {
 impl State for EditedFile {
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let found = self.plan_edit(ctx)?;
-        let (_, meta_changes) = self.meta(found.stat.as_ref())?;
+        let (_, meta_changes) = self.meta(ctx, found.stat.as_ref())?;
         let is_made = found.stat.is_none();
         let would = match (&found.edit, self.editor.on_missing_file()) {
             (
@@ -294,7 +297,7 @@ impl State for EditedFile {
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let found = self.plan_edit(ctx)?;
-        let (meta, meta_changes) = self.meta(found.stat.as_ref())?;
+        let (meta, meta_changes) = self.meta(ctx, found.stat.as_ref())?;
         let (new, said, failed) = match &found.edit {
             EditResult::Unchanged(words) => (&found.text, EditReport::comment_only(words), false),
             EditResult::Change(change) => (&change.new, change.applied.clone(), change.failed),

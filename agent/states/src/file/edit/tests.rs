@@ -1,7 +1,6 @@
 //! Every edit side by side with Salt: the table holds what Salt 3008 did with each case, in a dry run and for real.
 
 pub mod host;
-pub mod memory;
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use serde_json::Value as Json;
 use zagent_compiler::{Chunk, Compat};
 use zagent_config::{Map, Value};
 
-use self::memory::EditTestBed;
+use crate::testing::{MemoryFs, StateTestBed};
 use crate::{CheckResult, StateError, Verdict, build};
 
 const PATH: &str = "/tmp/fe/f";
@@ -49,7 +48,7 @@ impl EditTestReport {
 }
 
 /// What a state says in a dry run and for real.
-fn run_both(test_bed: &EditTestBed, chunk: &Chunk) -> (EditTestReport, EditTestReport) {
+fn run_both(test_bed: &StateTestBed<MemoryFs>, chunk: &Chunk) -> (EditTestReport, EditTestReport) {
     let ctx = test_bed.scene();
     let mut state = match build(chunk) {
         Ok(state) => state,
@@ -89,7 +88,7 @@ fn differs(told: &EditTestReport, salt: &Json) -> Option<String> {
 
 fn compare(case: &Json) -> Vec<String> {
     let fun = case["fun"].as_str().unwrap();
-    let test_bed = EditTestBed::new(Compat::Salt);
+    let test_bed = StateTestBed::in_memory(Compat::Salt);
     if let Some(old) = case["old"].as_str() {
         test_bed.fs.put_file(PATH, old.as_bytes());
     }
@@ -126,7 +125,7 @@ fn patches_apply_as_salts_do() {
     let cases = table.as_array().unwrap();
     let mut faults = String::new();
     for case in cases {
-        let test_bed = EditTestBed::new(Compat::Salt);
+        let test_bed = StateTestBed::in_memory(Compat::Salt);
         test_bed.fs.put_file(PATH, case["old"].as_str().unwrap().as_bytes());
         test_bed.fs.put_file("/tmp/fe/p", case["patch"].as_str().unwrap().as_bytes());
         let args = map(&serde_json::json!({"source": "/tmp/fe/p"}));

@@ -9,19 +9,17 @@ use zagent_config::FunctionError;
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
-use crate::functions::{flag_arg, optional_text_arg, text_arg, user_database};
-use zagent_config::error_chain;
+use crate::functions::{flag_arg, fs_error, optional_text_arg, text_arg};
+use rustix::fs::OFlags;
 use zagent_host::Machine;
-use zagent_host::fs::{Disk, FileKind, FileMeta, FileSystem, FsError};
+use zagent_host::accounts::account_ids;
+use zagent_host::fs::{Disk, FileKind, FileMeta, FileSystem};
+use zagent_host::machine::path_error;
 
-fn fs_error(error: FsError) -> FunctionError {
-    FunctionError::failed(error_chain(&error))
-}
-
-fn path_arg(machine: &Machine, args: &FunctionArgs<Value>, name: &str) -> Result<PathBuf, FunctionError> {
+fn path_arg(args: &FunctionArgs<Value>, name: &str) -> Result<PathBuf, FunctionError> {
     let given = text_arg(args, name)?;
     if given.starts_with('/') {
-        return Ok(machine.path(given));
+        return Ok(given.into());
     }
     Err(FunctionError::failed(format!("File path must be absolute: {given}")))
 }
@@ -47,24 +45,24 @@ fn meta_args(machine: &Machine, args: &FunctionArgs<Value>) -> Result<FileMeta, 
     let (mut uid, mut gid) = (None, None);
     if let Some(user) = args.get("user").filter(|v| v.is_truthy() || v.as_int() == Some(0)) {
         let name = python_str(user);
-        let known = user_database::find_user(machine, &name)?.and_then(|u| u32::try_from(u.uid).ok());
+        let known = zagent_host::accounts::find_user(machine, &name)?.and_then(|u| u32::try_from(u.uid).ok());
         uid = Some(known.or_else(|| id(user)).ok_or_else(|| missing("User", &name))?);
     }
     if let Some(group) = args.get("group").filter(|v| v.is_truthy() || v.as_int() == Some(0)) {
         let name = python_str(group);
-        let known = nix::unistd::Group::from_name(&name).ok().flatten().map(|g| g.gid.as_raw());
+        let known = account_ids::gid_of(machine, &name);
         gid = Some(known.or_else(|| id(group)).ok_or_else(|| missing("Group", &name))?);
     }
     Ok(FileMeta { mode: mode_arg(args)?, uid, gid })
 }
 
 /// `file.write` and `file.append`: each argument is a line.
-pub fn write_lines(
+pub(super) fn write_lines(
     machine: &Machine,
     args: &FunctionArgs<Value>,
     keeps: bool,
 ) -> Result<Value, FunctionError> {
-    let (disk, path) = (Disk::default(), path_arg(machine, args, "path")?);
+    let (disk, path) = (machine.disk(None), path_arg(args, "path")?);
     let given = args.named().iter().find(|(k, _)| k == "args").map(|(_, v)| v);
     let mut new: Vec<String> = Vec::new();
     for value in args.rest().iter().chain(given) {
@@ -91,16 +89,14 @@ pub fn write_lines(
     Ok(format!("{verb} {} lines {to} \"{}\"", new.len(), text_arg(args, "path")?).into())
 }
 
-pub fn touch(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (disk, path) = (Disk::default(), path_arg(machine, args, "name")?);
+pub(super) fn touch(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (disk, path) = (machine.disk(None), path_arg(args, "name")?);
     if disk.stat(&path).map_err(fs_error)?.is_none() {
         disk.write(&path, b"", FileMeta::default()).map_err(fs_error)?;
         return Ok(true.into());
     }
-    let file = std::fs::File::options().append(true).open(&path);
-    let file = file.map_err(|e| {
-        zagent_host::machine::path_error("open", text_arg(args, "name").unwrap_or_default(), &e)
-    })?;
+    let file = machine.root().open_path(&path, OFlags::WRONLY | OFlags::APPEND);
+    let file = file.map_err(|e| path_error("open", text_arg(args, "name").unwrap_or_default(), &e.into()))?;
     let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
     let done = rustix::fs::futimens(&file, &times);
@@ -108,28 +104,33 @@ pub fn touch(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Fun
     Ok(true.into())
 }
 
-pub fn make_directory(
+pub(super) fn make_directory(
     machine: &Machine,
     args: &FunctionArgs<Value>,
     name: &str,
 ) -> Result<Value, FunctionError> {
-    let (disk, path, meta) = (Disk::default(), path_arg(machine, args, name)?, meta_args(machine, args)?);
+    let (disk, path, meta) = (machine.disk(None), path_arg(args, name)?, meta_args(machine, args)?);
     create_directory(&disk, &path, meta)?;
     Ok(true.into())
 }
 
 /// Salt's `makedirs` makes the directories that a path stands in.
-pub fn makedirs(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (path, meta) = (path_arg(machine, args, "path")?, meta_args(machine, args)?);
+pub(super) fn makedirs(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (path, meta) = (path_arg(args, "path")?, meta_args(machine, args)?);
     // A path that ends with a slash names a directory.
     let dir = if text_arg(args, "path")?.ends_with('/') { Some(path.as_path()) } else { path.parent() };
     if let Some(dir) = dir {
-        create_directory(&Disk::default(), dir, meta)?;
+        create_directory(&machine.disk(None), dir, meta)?;
     }
     Ok(Value::Null)
 }
 
-fn create_directory(disk: &Disk, path: &std::path::Path, meta: FileMeta) -> Result<(), FunctionError> {
+/// Makes a directory and those that it stands in; one that is there stays as it is.
+pub(crate) fn create_directory(
+    disk: &Disk,
+    path: &std::path::Path,
+    meta: FileMeta,
+) -> Result<(), FunctionError> {
     let mut missing: Vec<&std::path::Path> = Vec::new();
     for dir in path.ancestors() {
         if disk.stat(dir).map_err(fs_error)?.is_some() {
@@ -143,8 +144,12 @@ fn create_directory(disk: &Disk, path: &std::path::Path, meta: FileMeta) -> Resu
     Ok(())
 }
 
-pub fn remove(machine: &Machine, args: &FunctionArgs<Value>, name: &str) -> Result<Value, FunctionError> {
-    let (disk, path) = (Disk::default(), path_arg(machine, args, name)?);
+pub(super) fn remove(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+    name: &str,
+) -> Result<Value, FunctionError> {
+    let (disk, path) = (machine.disk(None), path_arg(args, name)?);
     if path.parent().is_none() {
         return Err(FunctionError::failed("the root directory is not removed"));
     }
@@ -155,15 +160,14 @@ pub fn remove(machine: &Machine, args: &FunctionArgs<Value>, name: &str) -> Resu
     Ok(true.into())
 }
 
-pub fn rename(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (from, to) = (path_arg(machine, args, "src")?, path_arg(machine, args, "dst")?);
-    Disk::default().rename(&from, &to).map_err(fs_error)?;
+pub(super) fn rename(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (from, to) = (path_arg(args, "src")?, path_arg(args, "dst")?);
+    machine.disk(None).rename(&from, &to).map_err(fs_error)?;
     Ok(true.into())
 }
 
-pub fn copy(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (disk, from, mut to) =
-        (Disk::default(), path_arg(machine, args, "src")?, path_arg(machine, args, "dst")?);
+pub(super) fn copy(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (disk, from, mut to) = (machine.disk(None), path_arg(args, "src")?, path_arg(args, "dst")?);
     let stat = disk.stat(&from).map_err(fs_error)?;
     let stat =
         stat.ok_or_else(|| FunctionError::failed(format!("No such file or directory '{}'", from.display())))?;
@@ -208,8 +212,8 @@ fn copy_tree(disk: &Disk, from: &std::path::Path, to: &std::path::Path) -> Resul
     Ok(())
 }
 
-pub fn symlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (disk, path) = (Disk::default(), path_arg(machine, args, "path")?);
+pub(super) fn symlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (disk, path) = (machine.disk(None), path_arg(args, "path")?);
     let target = PathBuf::from(text_arg(args, "src")?);
     let stat = disk.lstat(&path).map_err(fs_error)?;
     if stat.is_some_and(|s| s.kind == FileKind::Link) && disk.read_link(&path).map_err(fs_error)? == target {
@@ -222,21 +226,21 @@ pub fn symlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
     Ok(true.into())
 }
 
-pub fn set_mode(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let path = path_arg(machine, args, "path")?;
+pub(super) fn set_mode(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let path = path_arg(args, "path")?;
     let meta = FileMeta { mode: mode_arg(args)?, ..FileMeta::default() };
-    Disk::default().set_meta(&path, meta, true).map_err(fs_error)?;
+    machine.disk(None).set_meta(&path, meta, true).map_err(fs_error)?;
     Ok(python_str(args.get("mode").unwrap_or(&Value::Null)).into())
 }
 
-pub fn chown(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn chown(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let meta = meta_args(machine, args)?;
-    Disk::default().set_meta(&path_arg(machine, args, "path")?, meta, true).map_err(fs_error)?;
+    machine.disk(None).set_meta(&path_arg(args, "path")?, meta, true).map_err(fs_error)?;
     Ok(Value::Null)
 }
 
-pub fn truncate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (disk, path) = (Disk::default(), path_arg(machine, args, "path")?);
+pub(super) fn truncate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (disk, path) = (machine.disk(None), path_arg(args, "path")?);
     let length = args.get("length").and_then(Value::as_int).and_then(|n| usize::try_from(n).ok());
     let length = length.ok_or_else(|| FunctionError::bad_arguments("`length` must be a number of bytes"))?;
     let mut content = disk.read(&path).map_err(fs_error)?;
@@ -246,8 +250,8 @@ pub fn truncate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, 
 }
 
 /// `file.replace`: by the state of that name, without its undo.
-pub fn replace(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (disk, path) = (Disk::default(), path_arg(machine, args, "path")?);
+pub(super) fn replace(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (disk, path) = (machine.disk(None), path_arg(args, "path")?);
     let pattern = format!("(?m){}", text_arg(args, "pattern")?);
     let pattern = fancy_regex::Regex::new(&pattern)
         .map_err(|e| FunctionError::failed(format!("`pattern` is no regular expression: {e}")))?;
@@ -300,7 +304,7 @@ fn expand_groups<'t>(repl: &str, group: impl Fn(usize) -> &'t str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::functions::testing::{SampleMachine, parse_call, render_answer};
+    use crate::testing::{SampleMachine, parse_call, render_answer};
 
     #[test]
     fn files_are_made_changed_and_removed() {

@@ -10,16 +10,8 @@ use zagent_config::py_regex::PyRegex;
 use zagent_config::{Map, Value};
 
 use crate::file::functions as file;
-use crate::functions::{ExecFunction, optional_text_arg, query_fn, text_arg};
+use crate::functions::{optional_text_arg, text_arg};
 use zagent_host::Machine;
-
-pub const FUNCTIONS: &[ExecFunction] = &[
-    query_fn("file.find", "path name? iname? regex? type? maxdepth? mindepth? print?", find),
-    query_fn("file.grep", "path pattern", grep),
-    query_fn("file.path_exists_glob", "path", |m, a| {
-        Ok((!expand_glob(m, text_arg(a, "path")?).is_empty()).into())
-    }),
-];
 
 /// The most paths that one search gives.
 const MAX_RESULTS: usize = 100_000;
@@ -32,7 +24,7 @@ struct FileFindOptions {
     print: Vec<String>,
 }
 
-fn find(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn find(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let depth = |name: &str, default| args.get(name).and_then(Value::as_int).unwrap_or(default);
     let name = match (optional_text_arg(args, "name"), optional_text_arg(args, "iname")) {
         (Some(name), _) => Some(Glob::new(name)),
@@ -53,7 +45,7 @@ fn find(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Function
     let mut found = Vec::new();
     let mut todo = vec![(text_arg(args, "path")?.to_owned(), 0_i64)];
     while let Some((path, depth)) = todo.pop() {
-        let Ok(meta) = fs::symlink_metadata(machine.path(&path)) else { continue };
+        let Ok(meta) = machine.symlink_metadata(&path) else { continue };
         if search.matches(&path, depth, &meta, folded)? {
             found.push(search.result_value(&path, &meta)?);
             if found.len() > MAX_RESULTS {
@@ -126,7 +118,7 @@ fn type_letter(meta: &fs::Metadata) -> char {
 }
 
 /// The lines that match, in the shape of a command that found them.
-fn grep(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn grep(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let path = text_arg(args, "path")?;
     let pattern =
         PyRegex::new(text_arg(args, "pattern")?).map_err(|e| FunctionError::failed(e.to_string()))?;
@@ -150,7 +142,7 @@ fn grep(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Function
 }
 
 /// The paths that a shell pattern names; a star stays within its directory.
-fn expand_glob(machine: &Machine, pattern: &str) -> Vec<String> {
+pub(super) fn expand_glob(machine: &Machine, pattern: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in pattern.split('/').filter(|p| !p.is_empty()) {
         let plain = !part.contains(['*', '?', '[']);
@@ -164,7 +156,7 @@ fn expand_glob(machine: &Machine, pattern: &str) -> Vec<String> {
                     .filter(|n| plain || (glob.matches(n) && !n.starts_with('.')))
                     .map(move |n| format!("{dir}/{n}"))
             })
-            .filter(|p| fs::symlink_metadata(machine.path(p)).is_ok())
+            .filter(|p| machine.symlink_metadata(p).is_ok())
             .take(MAX_RESULTS)
             .collect();
     }

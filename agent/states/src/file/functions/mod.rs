@@ -1,7 +1,7 @@
-//! `file.*` that look: existence, owner, mode, content.
+//! `file.*`: the table, and those that look at existence, owner, mode and content.
 
-pub mod changes;
-pub mod find;
+pub(crate) mod changes;
+mod find;
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,12 +16,14 @@ use zagent_config::py_regex::PyRegex;
 use zagent_config::{Map, Value};
 
 use crate::functions::{
-    ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg, user_database,
+    ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, string_list, text_arg,
 };
 use zagent_host::Machine;
+use zagent_host::accounts;
 use zagent_host::machine::path_error;
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `file`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("file.file_exists", "path", |m, a| {
         Ok(followed_metadata(m, a)?.is_some_and(|x| x.is_file()).into())
     }),
@@ -41,7 +43,7 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     query_fn("file.contains_glob", "path glob_expr", contains_glob),
     query_fn("file.get_user", "path follow_symlinks?", |m, a| owner_name(m, &stat(m, a)?)),
     query_fn("file.get_group", "path follow_symlinks?", |m, a| {
-        Ok(user_database::group_name(m, stat(m, a)?.gid().into())?.into())
+        Ok(accounts::group_name(m, stat(m, a)?.gid().into())?.into())
     }),
     query_fn("file.get_uid", "path follow_symlinks?", |m, a| Ok(Value::Int(stat(m, a)?.uid().into()))),
     query_fn("file.get_gid", "path follow_symlinks?", |m, a| Ok(Value::Int(stat(m, a)?.gid().into()))),
@@ -50,12 +52,50 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     query_fn("file.get_sum", "path form?", get_hash),
     query_fn("file.stats", "path hash_type? follow_symlinks?", stats),
     query_fn("file.lstat", "path", lstat),
-    query_fn("hashutil.digest_file", "infile checksum?", digest_file),
+    query_fn("file.user_to_uid", "user", |m, a| {
+        id_of_name(a, "user", |n| Ok(accounts::find_user(m, n)?.map(|u| u.uid)))
+    }),
+    query_fn("file.group_to_gid", "group", |m, a| {
+        id_of_name(a, "group", |n| Ok(accounts::find_group(m, n)?.map(|g| g.gid)))
+    }),
+    query_fn("file.uid_to_user", "uid", |m, a| {
+        let uid = a.get("uid").and_then(Value::as_int).unwrap_or(-1);
+        Ok(accounts::user_name(m, uid)?.map_or(Value::Int(uid), Value::from))
+    }),
+    query_fn("file.gid_to_group", "gid", |m, a| {
+        let gid = a.get("gid").and_then(Value::as_int).unwrap_or(-1);
+        Ok(accounts::group_name(m, gid)?.into())
+    }),
+    query_fn("file.find", "path name? iname? regex? type? maxdepth? mindepth? print?", find::find),
+    query_fn("file.grep", "path pattern", find::grep),
+    query_fn("file.path_exists_glob", "path", |m, a| {
+        Ok((!find::expand_glob(m, text_arg(a, "path")?).is_empty()).into())
+    }),
+    change_fn("file.write", "path * **", |m, a| changes::write_lines(m, a, false)),
+    change_fn("file.append", "path * **", |m, a| changes::write_lines(m, a, true)),
+    change_fn("file.touch", "name atime? mtime?", changes::touch),
+    change_fn("file.mkdir", "dir_path user? group? mode?", |m, a| changes::make_directory(m, a, "dir_path")),
+    change_fn("file.makedirs", "path user? group? mode?", changes::makedirs),
+    change_fn("file.makedirs_perms", "name user? group? mode?", |m, a| changes::make_directory(m, a, "name")),
+    change_fn("file.remove", "path **", |m, a| changes::remove(m, a, "path")),
+    change_fn("file.rmdir", "path **", |m, a| changes::remove(m, a, "path")),
+    change_fn("file.rename", "src dst", changes::rename),
+    change_fn("file.move", "src dst **", changes::rename),
+    change_fn("file.copy", "src dst recurse? remove_existing?", changes::copy),
+    change_fn("file.symlink", "src path force? **", changes::symlink),
+    change_fn("file.set_mode", "path mode", changes::set_mode),
+    change_fn("file.chown", "path user group", changes::chown),
+    change_fn("file.chgrp", "path group", changes::chown),
+    change_fn("file.truncate", "path length", changes::truncate),
+    change_fn(
+        "file.replace",
+        "path pattern repl count? flags? append_if_not_found? prepend_if_not_found? not_found_content? backup? show_changes? **",
+        changes::replace,
+    ),
 ];
 
 fn metadata(machine: &Machine, path: &str, follow: bool) -> Result<Option<fs::Metadata>, FunctionError> {
-    let file = machine.path(path);
-    let found = if follow { fs::metadata(file) } else { fs::symlink_metadata(file) };
+    let found = if follow { machine.metadata(path) } else { machine.symlink_metadata(path) };
     match found {
         Ok(meta) => Ok(Some(meta)),
         Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
@@ -90,7 +130,7 @@ fn stat(machine: &Machine, args: &FunctionArgs<Value>) -> Result<fs::Metadata, F
 
 fn owner_name(machine: &Machine, meta: &fs::Metadata) -> Result<Value, FunctionError> {
     let uid = i64::from(meta.uid());
-    Ok(user_database::user_name(machine, uid)?.map_or(Value::Int(uid), Value::from))
+    Ok(accounts::user_name(machine, uid)?.map_or(Value::Int(uid), Value::from))
 }
 
 fn mode_text(meta: &fs::Metadata) -> String {
@@ -98,7 +138,7 @@ fn mode_text(meta: &fs::Metadata) -> String {
 }
 
 /// The whole file; it has to be there.
-pub fn read_required(machine: &Machine, path: &str) -> Result<String, FunctionError> {
+pub(crate) fn read_required(machine: &Machine, path: &str) -> Result<String, FunctionError> {
     machine.read(path)?.ok_or_else(|| FunctionError::failed(format!("there is no `{path}`")))
 }
 
@@ -108,7 +148,7 @@ fn readlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Func
         .read_link(path)
         .ok_or_else(|| FunctionError::failed(format!("`{path}` is not a symbolic link")))?;
     if flag_arg(args, "canonicalize", false) {
-        let full = fs::canonicalize(machine.path(path)).map_err(|e| path_error("resolve", path, &e))?;
+        let full = machine.canonicalize(path).map_err(|e| path_error("resolve", path, &e))?;
         return Ok(full.to_string_lossy().into_owned().into());
     }
     Ok(target.into())
@@ -126,7 +166,10 @@ fn access(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functi
             )));
         }
     };
-    Ok(rustix::fs::access(machine.path(text_arg(args, "path")?), wanted).is_ok().into())
+    Ok(machine
+        .to_host_path(text_arg(args, "path")?)
+        .is_ok_and(|path| rustix::fs::access(path, wanted).is_ok())
+        .into())
 }
 
 fn readdir(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
@@ -171,12 +214,8 @@ fn get_hash(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Func
     digest(machine, text_arg(args, "path")?, form).map(Value::from)
 }
 
-fn digest_file(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    digest(machine, text_arg(args, "infile")?, optional_text_arg(args, "checksum").unwrap_or("md5"))
-        .map(Value::from)
-}
-
-fn digest(machine: &Machine, path: &str, form: &str) -> Result<String, FunctionError> {
+/// The digest of a file in hexadecimal digits.
+pub(crate) fn digest(machine: &Machine, path: &str, form: &str) -> Result<String, FunctionError> {
     let mut hasher: Box<dyn DynDigest> = match form {
         "md5" => Box::new(md5::Md5::new()),
         "sha1" => Box::new(sha1::Sha1::new()),
@@ -186,7 +225,7 @@ fn digest(machine: &Machine, path: &str, form: &str) -> Result<String, FunctionE
         "sha512" => Box::new(sha2::Sha512::new()),
         other => return Err(FunctionError::failed(format!("there is no hash `{other}`"))),
     };
-    let mut file = fs::File::open(machine.path(path)).map_err(|e| path_error("open", path, &e))?;
+    let mut file = machine.open(path).map_err(|e| path_error("open", path, &e))?;
     let mut chunk = [0; 1 << 16];
     loop {
         match std::io::Read::read(&mut file, &mut chunk).map_err(|e| path_error("read", path, &e))? {
@@ -226,7 +265,7 @@ fn stats(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functio
     out.insert("inode", u64_value(meta.ino()));
     out.insert("uid", i64::from(meta.uid()));
     out.insert("gid", i64::from(meta.gid()));
-    out.insert("group", user_database::group_name(machine, meta.gid().into())?);
+    out.insert("group", accounts::group_name(machine, meta.gid().into())?);
     out.insert("user", owner_name(machine, &meta)?);
     out.insert("atime", timestamp_seconds(meta.atime(), meta.atime_nsec()));
     out.insert("mtime", timestamp_seconds(meta.mtime(), meta.mtime_nsec()));
@@ -237,7 +276,7 @@ fn stats(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functio
         out.insert("sum", digest(machine, path, form)?);
     }
     out.insert("type", file_type_name(&meta));
-    let target = fs::canonicalize(machine.path(path)).map_err(|e| path_error("resolve", path, &e))?;
+    let target = machine.canonicalize(path).map_err(|e| path_error("resolve", path, &e))?;
     out.insert("target", target.to_string_lossy().into_owned());
     Ok(out.into())
 }
@@ -256,4 +295,16 @@ fn lstat(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functio
     out.insert("st_size", u64_value(meta.len()));
     out.insert("st_uid", i64::from(meta.uid()));
     Ok(out.into())
+}
+
+/// The number of a name; numbers stay, unknown names are an empty text.
+fn id_of_name(
+    args: &FunctionArgs<Value>,
+    name: &str,
+    find: impl Fn(&str) -> Result<Option<i64>, FunctionError>,
+) -> Result<Value, FunctionError> {
+    match args.get(name) {
+        Some(Value::Int(id)) => Ok(Value::Int(*id)),
+        _ => Ok(find(text_arg(args, name)?)?.map_or_else(|| Value::from(""), Value::Int)),
+    }
 }

@@ -17,8 +17,8 @@ const PRIVATE: u32 = 0o600;
 
 impl FileManaged {
     pub fn apply_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<ApplyResult, StateError> {
-        let mut changes = self.perms.changes(found);
-        ctx.fs.set_meta(&self.path, self.perms.meta()?, self.follow)?;
+        let mut changes = self.perms.changes(ctx.machine, found);
+        ctx.fs.set_meta(&self.path, self.perms.meta(ctx.machine)?, self.follow)?;
         self.note_attrs(ctx, &self.path, &mut changes)?;
         Ok(ApplyResult::new("", changes))
     }
@@ -38,7 +38,7 @@ impl FileManaged {
         is_same: bool,
     ) -> Result<ApplyResult, StateError> {
         let path = self.resolve_target(ctx)?;
-        let meta = self.perms.meta()?;
+        let meta = self.perms.meta(ctx.machine)?;
         if let Some(check) = &self.check_cmd {
             check.run(ctx, &made.bytes, meta)?;
         }
@@ -56,7 +56,7 @@ impl FileManaged {
                 done = done.with_detail("skip_req", true);
             }
         }
-        for (key, value) in self.perms.changes(found).iter() {
+        for (key, value) in self.perms.changes(ctx.machine, found).iter() {
             done.changes.insert(key.clone(), value.clone());
         }
         self.note_attrs(ctx, &path, &mut done.changes)?;
@@ -69,7 +69,7 @@ impl FileManaged {
         ctx: &StateCtx<'_>,
         made: &RenderedContent,
     ) -> Result<ApplyResult, StateError> {
-        let mut meta = self.perms.meta()?;
+        let mut meta = self.perms.meta(ctx.machine)?;
         if let Some(check) = &self.check_cmd {
             check.run(ctx, &made.bytes, meta)?;
         }
@@ -90,7 +90,7 @@ impl FileManaged {
         made: Option<&RenderedContent>,
     ) -> Result<ApplyResult, StateError> {
         let path = self.resolve_target(ctx)?;
-        let meta = self.perms.meta()?;
+        let meta = self.perms.meta(ctx.machine)?;
         let bytes = made.map_or(&[][..], |made| &made.bytes);
         if let Some(check) = &self.check_cmd {
             check.run(ctx, bytes, meta)?;

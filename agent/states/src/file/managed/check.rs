@@ -13,12 +13,12 @@ impl FileManaged {
     pub fn check_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<CheckResult, StateError> {
         let path = self.path.display();
         let letters = self.perms.attrs_diff(ctx, &self.path)?;
-        if letters.is_none() && self.perms.matches(found) {
+        if letters.is_none() && self.perms.matches(ctx.machine, found) {
             return Ok(CheckResult::in_sync(format!(
                 "File {path} exists with proper permissions. No changes made."
             )));
         }
-        let mut changes = self.perms.changes(found);
+        let mut changes = self.perms.changes(ctx.machine, found);
         self.add_attrs(&mut changes, letters.is_some());
         let comment = match self.perms.mode {
             Some(mode) if mode != found.mode => format!(
@@ -45,13 +45,13 @@ impl FileManaged {
         is_same: bool,
     ) -> Result<CheckResult, StateError> {
         let letters = self.perms.attrs_diff(ctx, &self.path)?;
-        if is_same && letters.is_none() && self.perms.matches(found) {
+        if is_same && letters.is_none() && self.perms.matches(ctx.machine, found) {
             return Ok(CheckResult::in_sync(format!("File {} is in the correct state", self.path.display())));
         }
         let old = if is_same { Vec::new() } else { ctx.fs.read(&self.path)? };
         let (mut changes, shown) =
             if is_same { Default::default() } else { self.content_changes(&old, &made.bytes) };
-        for (key, value) in self.perms.changes(found).iter() {
+        for (key, value) in self.perms.changes(ctx.machine, found).iter() {
             changes.insert(key.clone(), value.clone());
         }
         self.add_attrs(&mut changes, letters.is_some());

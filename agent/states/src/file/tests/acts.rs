@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use zagent_compiler::Compat;
 
-use super::{FileTestBed, put_file};
+use super::put_file;
 use crate::build;
+use crate::testing::StateTestBed;
 
 /// Answers so many requests: `/ok` with a text, all else with an error.
 fn serve(answers: usize) -> String {
@@ -34,7 +35,7 @@ fn serve(answers: usize) -> String {
 fn a_download_that_is_not_to_be_kept_goes() {
     let hi = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4";
     for keeps in [true, false] {
-        let (test_bed, url) = (FileTestBed::new(), serve(1));
+        let (test_bed, url) = (StateTestBed::for_files(), serve(1));
         let args = json!({
             "name": "$D/f", "source": format!("{url}/ok"), "source_hash": hi, "keep_source": keeps,
         });
@@ -50,7 +51,7 @@ fn a_download_that_is_not_to_be_kept_goes() {
 
 #[test]
 fn templates_see_context_over_defaults_and_what_was_gathered() {
-    let test_bed = FileTestBed::new().tree("t", "{{ a }} {{ b }} {{ accumulator }} {{ mode }}\n");
+    let test_bed = StateTestBed::for_files().tree("t", "{{ a }} {{ b }} {{ accumulator }} {{ mode }}\n");
     let args = json!({
         "name": "$D/f", "source": "salt://t", "template": "jinja", "mode": "0640",
         "defaults": {"a": 1, "b": 2}, "context": {"b": 3},
@@ -69,7 +70,7 @@ const HI: &str = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107b
 
 #[test]
 fn a_download_is_used_once_its_digest_fits() {
-    let test_bed = FileTestBed::new();
+    let test_bed = StateTestBed::for_files();
     // One answer only: the second run must not ask again.
     let url = serve(1);
     let args = json!({"name": "$D/f", "source": format!("{url}/ok"), "source_hash": format!("sha256={HI}")});
@@ -87,7 +88,7 @@ fn a_download_is_used_once_its_digest_fits() {
 
 #[test]
 fn a_download_for_a_dry_run_is_not_kept() {
-    let test_bed = FileTestBed::new();
+    let test_bed = StateTestBed::for_files();
     let url = serve(1);
     let args = json!({"name": "$D/f", "source": format!("{url}/ok"), "source_hash": HI});
     let spare = tempfile::tempdir().unwrap();
@@ -103,7 +104,7 @@ fn a_download_for_a_dry_run_is_not_kept() {
 
 #[test]
 fn a_download_with_another_digest_changes_nothing() {
-    let test_bed = FileTestBed::new();
+    let test_bed = StateTestBed::for_files();
     let url = serve(2);
     let args = json!({"name": "$D/f", "source": format!("{url}/ok"), "source_hash": "a".repeat(64)});
     let answer = test_bed.run_chunk(&test_bed.chunk("managed", &args));
@@ -124,7 +125,7 @@ fn a_download_with_another_digest_changes_nothing() {
 
 #[test]
 fn digests_come_from_lists_and_downloads_go_to_the_cache() {
-    let test_bed = FileTestBed::new().tree("sums", &format!("{}  other\n{HI}  ok\n", "b".repeat(64)));
+    let test_bed = StateTestBed::for_files().tree("sums", &format!("{}  other\n{HI}  ok\n", "b".repeat(64)));
     let url = serve(1);
     let args = json!({"name": format!("{url}/ok"), "source_hash": "salt://sums"});
     let chunk = test_bed.chunk("cached", &args);
@@ -154,7 +155,7 @@ fn walk_files(top: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_is_replaced_is_kept_when_asked_for() {
-    let test_bed = FileTestBed::new();
+    let test_bed = StateTestBed::for_files();
     put_file(&test_bed.test_dir().join("f"), "old\n", "0604");
     let chunk = test_bed.chunk("managed", &json!({"name": "$D/f", "contents": "new", "backup": "minion"}));
     assert_eq!(test_bed.run_chunk(&chunk).result, Some(true));
@@ -168,7 +169,7 @@ fn what_is_replaced_is_kept_when_asked_for() {
 
 #[test]
 fn a_new_content_is_validated_in_its_own_place() {
-    let test_bed = FileTestBed::new();
+    let test_bed = StateTestBed::for_files();
     let args = json!({
         "name": "$D/f", "contents": "x", "mode": "0640", "tmp_dir": "$D", "tmp_ext": ".conf",
         "check_cmd": "sh -c 'ls $(dirname $0) > $0.seen; test $(stat -c %a $0) = 640 && case $0 in *.conf) exit 0;; esac; exit 1'",
@@ -186,7 +187,7 @@ fn a_new_content_is_validated_in_its_own_place() {
 fn cleaning_spares_what_other_states_answer_for() {
     let names = ["keep", "mine", "stray", "sub/kept", "sub/stray"];
     let test_bed = |compat| {
-        let mut test_bed = FileTestBed::new();
+        let mut test_bed = StateTestBed::for_files();
         test_bed.compat = compat;
         names.iter().for_each(|name| put_file(&test_bed.test_dir().join("f").join(name), "x\n", "0644"));
         let clean = test_bed
@@ -212,7 +213,7 @@ fn cleaning_spares_what_other_states_answer_for() {
 
 #[test]
 fn what_is_not_done_here_is_said() {
-    let test_bed = FileTestBed::new();
+    let test_bed = StateTestBed::for_files();
     for (key, value) in
         [("selinux", json!({"seuser": "u"})), ("signature", json!(true)), ("source_hash_sig", json!("x.asc"))]
     {
@@ -229,7 +230,7 @@ fn what_is_not_done_here_is_said() {
 
 #[test]
 fn a_template_that_fails_changes_nothing() {
-    let test_bed = FileTestBed::new().tree("t", "{{ fail }}");
+    let test_bed = StateTestBed::for_files().tree("t", "{{ fail }}");
     let args = json!({"name": "$D/f", "source": "salt://t", "template": "jinja"});
     let answer = test_bed.run_chunk(&test_bed.chunk("managed", &args));
     assert_eq!(answer.comment, "Unable to manage file: t: told to fail");
@@ -238,7 +239,7 @@ fn a_template_that_fails_changes_nothing() {
 
 #[test]
 fn a_watch_makes_them_look_again_and_no_more() {
-    let test_bed = FileTestBed::new();
+    let test_bed = StateTestBed::for_files();
     for (fun, args) in [
         ("managed", json!({"name": "$D/f", "contents": "x"})),
         ("directory", json!({"name": "$D/g"})),

@@ -7,99 +7,28 @@ pub mod truth;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::Value as Json;
-use zagent_compiler::{CallError, Chunk, Cipher, Compat, FunctionCall, Plan, TemplateHost};
+use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
 use crate::file_tree::DirFiles;
-use crate::{CheckResult, FileTemplate, RenderTemplate, RunShared, StateCtx, StateError, Verdict, build};
-use zagent_host::CancelToken;
-use zagent_host::fs::{Disk, FileSystem};
+use crate::testing::StateTestBed;
+use crate::{CheckResult, StateCtx, StateError, Verdict, build};
+use zagent_host::fs::FileSystem;
 
-/// A host with one grain.
-struct OneGrainHost;
-
-impl TemplateHost for OneGrainHost {
-    fn grain(&self, name: &str) -> Option<Value> {
-        (name == "role").then(|| "web".into())
-    }
-
-    fn grains(&self) -> Value {
-        Value::empty_map()
-    }
-
-    fn call(&self, _: &FunctionCall) -> Result<Value, CallError> {
-        Err(CallError::Unknown)
-    }
-
-    fn functions(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    fn decrypt(&self, _: Cipher, _: &str) -> Result<String, String> {
-        Err("no key".into())
-    }
-
-    fn external_pillar(&self, _: &Value) -> Result<Vec<Value>, String> {
-        Ok(Vec::new())
-    }
-
-    fn external_tops(&self) -> Result<Vec<Value>, String> {
-        Ok(Vec::new())
-    }
-}
-
-/// Puts values in the place of `{{ name }}`.
-struct SimpleRenderer;
-
-impl RenderTemplate for SimpleRenderer {
-    fn render(&self, template: &FileTemplate) -> Result<String, String> {
-        if template.source.contains("{{ fail }}") {
-            return Err(format!("{}: told to fail", template.path));
-        }
-        let mut text = template.source.clone();
-        for (key, value) in template.variables.iter() {
-            let value = zagent_config::value::python_str(value);
-            text = text.replace(&format!("{{{{ {} }}}}", zagent_compiler::name_text(key)), &value);
-        }
-        Ok(text)
-    }
-}
-
-/// A place to play in: a directory, a tree, a cache.
-pub struct FileTestBed {
-    pub dir: tempfile::TempDir,
-    files: DirFiles,
-    pillar: Value,
-    pub plan: Plan,
-    pub compat: Compat,
-    pub shared: RunShared,
-    cancel: Arc<CancelToken>,
-    cache: PathBuf,
-    disk: Disk,
-}
-
-impl FileTestBed {
-    pub fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("root");
+impl StateTestBed {
+    /// A place for file states: a directory `d`, a tree on disk, and a cache.
+    pub fn for_files() -> Self {
+        let mut test_bed = Self::new();
+        let root = test_bed.dir.path().join("root");
         for name in ["root", "d", "cache"] {
-            std::fs::create_dir(dir.path().join(name)).unwrap();
+            std::fs::create_dir(test_bed.dir.path().join(name)).unwrap();
         }
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        Self {
-            files: DirFiles::base(&root).with_env("dev", root.join("devroot")),
-            pillar: Value::empty_map(),
-            plan: Plan::default(),
-            compat: Compat::Salt,
-            shared: RunShared::default(),
-            cancel: Arc::new(CancelToken::new()),
-            cache: dir.path().join("cache"),
-            disk: Disk::default(),
-            dir,
-        }
+        std::fs::set_permissions(test_bed.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        test_bed.files = Box::new(DirFiles::base(&root).with_env("dev", root.join("devroot")));
+        test_bed.cache = test_bed.dir.path().join("cache");
+        test_bed
     }
 
     pub fn test_dir(&self) -> PathBuf {
@@ -111,29 +40,6 @@ impl FileTestBed {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
         self
-    }
-
-    pub fn scene(&self) -> StateCtx<'_> {
-        self.scene_on(&self.disk)
-    }
-
-    fn scene_on<'s>(&'s self, fs: &'s dyn FileSystem) -> StateCtx<'s> {
-        StateCtx {
-            tag: "",
-            journal: None,
-            fs,
-            files: &self.files,
-            host: &OneGrainHost,
-            templates: &SimpleRenderer,
-            pillar: &self.pillar,
-            plan: &self.plan,
-            compat: self.compat,
-            cancel: &self.cancel,
-            deadline: None,
-            shared: &self.shared,
-            cache_dir: &self.cache,
-            staging_dir: &self.cache,
-        }
     }
 
     /// A chunk whose texts name the directory as `$D`.
@@ -158,12 +64,12 @@ impl FileTestBed {
 
     /// A run, as the runner composes it.
     pub fn run_chunk(&self, chunk: &Chunk) -> FileTestAnswer {
-        self.run_on(&self.disk, chunk)
+        self.run_on(&self.fs, chunk)
     }
 
     /// The same on other files than those of the disk.
     fn run_on(&self, fs: &dyn FileSystem, chunk: &Chunk) -> FileTestAnswer {
-        let ctx = self.scene_on(fs);
+        let ctx = StateCtx { fs, ..self.scene() };
         let mut state = match build(chunk) {
             Ok(state) => state,
             Err(failure) => return self.error_answer(failure),

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-use super::{FileTestBed, put_file, set_mode};
+use super::{put_file, set_mode};
+use crate::testing::StateTestBed;
 use zagent_host::fs::{Disk, Overlay};
 
 /// Somebody who is not us.
@@ -34,7 +35,7 @@ fn writers(name: &str) -> Vec<(&'static str, Json)> {
 }
 
 /// `d/ww/f` leads to `victim`.
-fn plant(test_bed: &FileTestBed, mode: &str, dir_owner: u32, link_owner: u32) -> std::path::PathBuf {
+fn plant(test_bed: &StateTestBed, mode: &str, dir_owner: u32, link_owner: u32) -> std::path::PathBuf {
     let victim = test_bed.dir.path().join("victim");
     put_file(&victim, "old\n", "0600");
     let ww = test_bed.test_dir().join("ww");
@@ -57,7 +58,7 @@ fn a_link_of_a_stranger_at_the_end_is_never_written_through() {
     }
     for (mode, dir_owner) in [("1777", 0), ("0755", STRANGER), ("0777", 0)] {
         for (fun, args) in writers("$D/ww/f") {
-            let test_bed = FileTestBed::new();
+            let test_bed = StateTestBed::for_files();
             let link_owner = if mode == "0777" { 0 } else { STRANGER };
             let victim = plant(&test_bed, mode, dir_owner, link_owner);
             let chunk = test_bed.chunk(fun, &args);
@@ -80,7 +81,7 @@ fn a_planted_link_to_nothing_makes_nothing() {
         ("managed", json!({"name": "$D/ww/f", "contents": "new", "makedirs": true})),
         ("append", json!({"name": "$D/ww/f", "text": "new", "makedirs": true})),
     ] {
-        let test_bed = FileTestBed::new();
+        let test_bed = StateTestBed::for_files();
         let victim = plant(&test_bed, "1777", 0, STRANGER);
         std::fs::remove_file(&victim).unwrap();
         let answer = test_bed.run_chunk(&test_bed.chunk(fun, &args));
@@ -94,7 +95,7 @@ fn a_link_of_our_own_is_followed() {
     let me = rustix::process::geteuid().as_raw();
     for mode in ["0755", "1777"] {
         for (fun, args) in writers("$D/ww/f") {
-            let test_bed = FileTestBed::new();
+            let test_bed = StateTestBed::for_files();
             let victim = plant(&test_bed, mode, me, me);
             let answer = test_bed.run_chunk(&test_bed.chunk(fun, &args));
             assert_eq!(answer.result, Some(true), "{fun}: {answer:?}");
@@ -111,7 +112,7 @@ fn what_is_imagined_follows_the_same_rule() {
     }
     for (owner, result) in [(STRANGER, Some(false)), (0, Some(true))] {
         for (fun, args) in writers("$D/ww/f") {
-            let test_bed = FileTestBed::new();
+            let test_bed = StateTestBed::for_files();
             let victim = plant(&test_bed, "1777", 0, owner);
             let overlay = Overlay::new(std::sync::Arc::new(Disk::default()));
             let answer = test_bed.run_on(&overlay, &test_bed.chunk(fun, &args));
@@ -125,7 +126,7 @@ fn what_is_imagined_follows_the_same_rule() {
 fn the_name_of_a_directory_is_no_file() {
     for makedirs in [false, true] {
         for there in [false, true] {
-            let test_bed = FileTestBed::new();
+            let test_bed = StateTestBed::for_files();
             if there {
                 put_file(&test_bed.test_dir().join("f"), "old\n", "0644");
             }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use zagent_compiler::Compat;
 
-use super::{FileTestAnswer, FileTestBed, put_file, value};
+use super::{FileTestAnswer, put_file, value};
 use crate::build;
+use crate::testing::StateTestBed;
 use zagent_host::fs::{Disk, Overlay};
 
 /// The same whatever order Salt's sets came in: lists sorted, lines of a comment sorted.
@@ -83,14 +84,14 @@ fn differs(id: &str, run: &str, found: &FileTestAnswer, truth: &FileTestAnswer) 
 }
 
 /// The stage of a case; nothing when only the superuser can set it up.
-fn case_test_bed(truth: &Json, case: &Json) -> Option<FileTestBed> {
+fn case_test_bed(truth: &Json, case: &Json) -> Option<StateTestBed> {
     // Who may not change owners can still look at all the others.
     let words = ["\"own\"", "\"user\"", "\"group\"", "root:root", "mknod-char", "mknod-block"];
     let needs_root = words.iter().any(|word| case.to_string().contains(word));
     if needs_root && !rustix::process::geteuid().is_root() {
         return None;
     }
-    let mut test_bed = FileTestBed::new();
+    let mut test_bed = StateTestBed::for_files();
     test_bed.pillar = value(&truth["pillar"]);
     for (path, entry) in truth["tree"].as_object().unwrap() {
         let full = test_bed.dir.path().join("root").join(path);

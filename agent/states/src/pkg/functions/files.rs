@@ -9,61 +9,19 @@ use crate::functions::{string_list, text_arg};
 use zagent_host::packages;
 use zagent_host::{Machine, Tools};
 
-const DPKG_INFO_DIR: &str = "/var/lib/dpkg/info";
-
 /// The packages that brought files along, by dpkg's file lists or the manager's own answer.
 pub fn file_owners(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut out = Map::new();
     for path in args.rest() {
         let path = path.as_str().ok_or_else(|| FunctionError::bad_arguments("a path is text"))?;
-        out.insert(path, owner_of_path(machine, path)?);
+        let provider = packages::select_provider(machine, None)?.provider;
+        out.insert(path, provider.file_owner(machine, path)?);
     }
     Ok(single_or_map(out, "".into()))
 }
 
-fn owner_of_path(machine: &Machine, path: &str) -> Result<String, FunctionError> {
-    let (program, words): (_, &[&str]) = match packages::select_provider(machine, None)?.provider.name() {
-        "dnf" | "zypper" => ("rpm", &["-qf", "--qf", "%{NAME}\\n"]),
-        "apk" => ("apk", &["info", "-q", "--who-owns"]),
-        "pacman" => ("pacman", &["-Qqo"]),
-        _ => {
-            for list in machine.list_dir(DPKG_INFO_DIR).iter().filter(|n| n.ends_with(".list")) {
-                let files = machine.read(&format!("{DPKG_INFO_DIR}/{list}"))?.unwrap_or_default();
-                if files.lines().any(|f| f == path || (path.starts_with("/usr") && f == &path[4..])) {
-                    let name = list.trim_end_matches(".list");
-                    return Ok(name.split(':').next().unwrap_or(name).to_owned());
-                }
-            }
-            return Ok(String::new());
-        }
-    };
-    let output = Tools::new(machine).run_query(program, &[words, &[path]].concat())?;
-    let first = output.stdout.lines().next().unwrap_or_default().trim().to_owned();
-    Ok(if output.is_success() { first } else { String::new() })
-}
-
-/// The files of one package; nothing when it is not installed.
 fn files_of(machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
-    let provider = packages::select_provider(machine, None)?.provider.name();
-    if provider == "apt" {
-        let lists = machine.list_dir(DPKG_INFO_DIR);
-        let is_it = |n: &&String| {
-            let stem = n.strip_suffix(".list");
-            stem.is_some_and(|s| s == name || s.split(':').next() == Some(name))
-        };
-        let Some(list) = lists.iter().find(is_it) else { return Ok(None) };
-        let files = machine.read(&format!("{DPKG_INFO_DIR}/{list}"))?.unwrap_or_default();
-        return Ok(Some(files.lines().filter(|l| *l != "/.").map(str::to_owned).collect()));
-    }
-    let (program, words): (_, &[&str]) = match provider {
-        "apk" => ("apk", &["info", "-q", "-L"]),
-        "pacman" => ("pacman", &["-Qql"]),
-        _ => ("rpm", &["-ql"]),
-    };
-    let output = Tools::new(machine).run_query(program, &[words, &[name]].concat())?;
-    let path = |l: &str| if l.starts_with('/') { l.to_owned() } else { format!("/{l}") };
-    let files = output.stdout.lines().filter(|l| !l.is_empty()).map(path).collect();
-    Ok(output.is_success().then_some(files))
+    packages::select_provider(machine, None)?.provider.package_files(machine, name)
 }
 
 pub fn file_list(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
@@ -152,10 +110,9 @@ pub fn bin_pkg_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Val
 /// Files that are not as their package brought them.
 pub fn verify(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let names = names_arg(args)?;
-    let apt = packages::select_provider(machine, None)?.provider.name() == "apt";
-    let mut line = vec![if apt { "--verify" } else { "-V" }.to_owned()];
-    line.extend(if names.is_empty() && !apt { vec!["-a".to_owned()] } else { names });
-    let output = Tools::new(machine).run_query(if apt { "dpkg" } else { "rpm" }, &line)?;
+    let line = packages::select_provider(machine, None)?.provider.verify_command(&names, &[]);
+    let line = line.ok_or_else(|| FunctionError::failed("pkg.verify not implemented"))?;
+    let output = packages::run_query_line(&Tools::new(machine), &line)?;
     let mut out = Map::new();
     for line in output.stdout.lines() {
         if let Some(at) = line.find('/') {

@@ -1,4 +1,4 @@
-//! `pkg.*` and `lowpkg.*`: what is installed, what can be had, and acts on it; from the same providers as the states.
+//! `pkg.*`: what is installed, what can be had, and acts on it; from the same providers as the states.
 
 pub mod changes;
 pub mod files;
@@ -15,7 +15,8 @@ use zagent_host::packages;
 use zagent_host::packages::{PkgAction, PkgActionOptions, PkgDb, PkgRunner, SelectedProvider};
 use zagent_host::{Machine, Tools};
 
-pub const FUNCTIONS: &[ExecFunction] = &[
+/// The execution functions of `pkg`.
+pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("pkg.version", "* versions_as_list? **", version),
     query_fn("pkg.list_pkgs", "versions_as_list? removed? purge_desired? **", list_pkgs),
     query_fn("pkg.is_installed", "name **", is_installed),
@@ -30,10 +31,7 @@ pub const FUNCTIONS: &[ExecFunction] = &[
     query_fn("pkg.owner", "* **", files::file_owners),
     query_fn("pkg.file_list", "* **", files::file_list),
     query_fn("pkg.file_dict", "* **", files::file_dict),
-    query_fn("lowpkg.file_list", "* **", files::file_list),
-    query_fn("lowpkg.file_dict", "* **", files::file_dict),
     query_fn("pkg.info_installed", "* **", files::info_installed),
-    query_fn("lowpkg.bin_pkg_info", "path saltenv?", files::bin_pkg_info),
     query_fn("pkg.verify", "* **", files::verify),
     query_fn("pkg.group_list", "**", changes::group_list),
     query_fn("pkg.group_info", "name **", changes::group_info),

@@ -4,32 +4,31 @@ use serde_json::json;
 use zagent_compiler::{Chunk, Compat};
 use zagent_config::Value;
 
-use super::memory::EditTestBed;
 use super::{EditTestReport, PATH, map, run_both, value};
+use crate::testing::{MemoryFs, StateTestBed, TestFiles};
 use crate::{Verdict, build};
 use zagent_host::fs::{FileMeta, FileSystem};
 
-fn stage(old: Option<&str>) -> EditTestBed {
-    let test_bed = EditTestBed::new(Compat::Strict);
+fn stage(old: Option<&str>) -> StateTestBed<MemoryFs> {
+    let test_bed = StateTestBed::in_memory(Compat::Strict);
     if let Some(old) = old {
         test_bed.fs.put_file(PATH, old.as_bytes());
     }
     test_bed
 }
 
-fn run(test_bed: &EditTestBed, fun: &str, args: serde_json::Value) -> EditTestReport {
+fn run(test_bed: &StateTestBed<MemoryFs>, fun: &str, args: serde_json::Value) -> EditTestReport {
     run_both(test_bed, &Chunk::single("file", fun, PATH, map(&args))).1
 }
 
-fn text(test_bed: &EditTestBed, path: &str) -> Option<String> {
+fn text(test_bed: &StateTestBed<MemoryFs>, path: &str) -> Option<String> {
     test_bed.fs.texts().remove(path)
 }
 
 #[test]
 fn sources_are_rendered_and_joined() {
     let mut test_bed = stage(Some("old\n"));
-    test_bed.tree.insert("a.txt".into(), "hello <who>\n".into());
-    test_bed.tree.insert("b.txt".into(), "second\n".into());
+    test_bed.files = Box::new(TestFiles::new(&[("a.txt", "hello {{ who }}\n"), ("b.txt", "second\n")]));
     let args = json!({"sources": ["salt://a.txt", "salt://b.txt"], "defaults": {"who": "x"}, "context": {"who": "you"}});
     assert_eq!(run(&test_bed, "append", args).result, Some(true));
     assert_eq!(text(&test_bed, PATH).as_deref(), Some("old\nhello you\nsecond\n"));
@@ -86,7 +85,7 @@ fn a_line_brings_owner_mode_and_a_backup() {
     assert_eq!((told.result, &*told.comment), (Some(false), "User nobody-has-this is not available "));
 }
 
-fn accumulate(test_bed: &mut EditTestBed, name: &str, text: &str, target: &str) {
+fn accumulate(test_bed: &mut StateTestBed<MemoryFs>, name: &str, text: &str, target: &str) {
     let args = json!({"filename": PATH, "text": text, "require_in": [{"file": target}]});
     test_bed.plan.chunks.push(Chunk::single("file", "accumulated", name, map(&args)));
 }
@@ -172,7 +171,11 @@ fn other_encodings_are_edited_too() {
 const TREE_PATCH: &str = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-1\n+uno\n--- /dev/null\n+++ b/sub/new\n@@ -0,0 +1 @@\n+n\n\
                           --- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n";
 
-fn patch(test_bed: &EditTestBed, patch: &str, args: serde_json::Value) -> (EditTestReport, EditTestReport) {
+fn patch(
+    test_bed: &StateTestBed<MemoryFs>,
+    patch: &str,
+    args: serde_json::Value,
+) -> (EditTestReport, EditTestReport) {
     test_bed.fs.put_file("/tmp/p", patch.as_bytes());
     let mut args = map(&args);
     args.insert("source", "/tmp/p");

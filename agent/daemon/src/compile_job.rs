@@ -1,0 +1,142 @@
+//! Compile job in, plan out: from the plan cache when no input changed, otherwise compiled.
+//!
+//! Law: a plan with secrets is never written to disk.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use zagent_compiler::{Compat, CompileInputs, CompileOutput, CompileTarget, Compiler, FileTree, Plan};
+use zagent_config::settings::Settings;
+use zagent_config::{SecretMask, Value};
+use zagent_host::Machine;
+
+use crate::empty_plan;
+use crate::error::AgentError;
+use crate::run_output::Messages;
+use zagent_run::plan_cache::{self, CachedPlan, CompileTrace, PlanKey};
+
+/// Everything one compile needs.
+pub struct CompileJob {
+    /// The compiler.
+    pub compiler: Compiler,
+    /// Inputs of the compiler, with what was read to build them.
+    pub inputs: CompileInputs,
+    pub(crate) trace: Arc<CompileTrace>,
+    /// What to compile.
+    pub want: CompileTarget,
+    /// Node ID.
+    pub node: String,
+    /// The states.
+    pub states: Arc<dyn FileTree>,
+    /// Whose behaviour to follow.
+    pub compat: Compat,
+    /// The settings, with what the manifest of the repository adds.
+    pub settings: Settings,
+    /// The machine that templates ask and states work on.
+    pub machine: Machine,
+    /// Description of where the states come from.
+    pub revision: String,
+}
+
+/// Plan, and the pillar it was compiled with.
+pub struct PlanWithPillar {
+    /// The plan.
+    pub plan: Plan,
+    /// The pillar.
+    pub pillar: Value,
+}
+
+/// What to do with the plan cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanCacheUse {
+    /// True to save the plan.
+    pub save: bool,
+    /// True to compile although no input changed.
+    pub fresh: bool,
+}
+
+impl CompileJob {
+    /// Returns the plan and warns when it is empty.
+    ///
+    /// # Errors
+    /// The compile errors, or that there is no top file.
+    pub fn plan(
+        &self,
+        cache: PlanCacheUse,
+        messages: &mut dyn Messages,
+    ) -> Result<PlanWithPillar, AgentError> {
+        let kept = if cache.fresh {
+            None
+        } else {
+            plan_cache::load(&self.settings.paths().plans(), &self.plan_key(), &self.inputs)
+        };
+        let planned = match kept {
+            Some(CachedPlan { plan, pillar }) => PlanWithPillar { plan, pillar },
+            None => return self.finish_plan(self.compile_quietly()?, cache, messages),
+        };
+        empty_plan::explain_empty_plan(self, &planned, messages)?;
+        Ok(planned)
+    }
+
+    /// Same, for what was compiled already: prints its warnings and saves the plan.
+    ///
+    /// # Errors
+    /// As [`CompileJob::plan`].
+    pub fn finish_plan(
+        &self,
+        compiled: CompileOutput,
+        cache: PlanCacheUse,
+        messages: &mut dyn Messages,
+    ) -> Result<PlanWithPillar, AgentError> {
+        compiled.warnings.iter().for_each(|warning| messages.compile_warning(warning));
+        let pillar = self.compiler.pillar()?;
+        // Plans with warnings or secrets are not cached: warnings must show every time, secrets must not
+        // reach the disk.
+        if cache.save && compiled.warnings.is_empty() && self.compiler.secrets().is_empty() {
+            self.save_plan(&compiled.plan, &pillar);
+        }
+        let planned = PlanWithPillar { plan: compiled.plan, pillar };
+        empty_plan::explain_empty_plan(self, &planned, messages)?;
+        Ok(planned)
+    }
+
+    /// Compiles and prints warnings.
+    ///
+    /// # Errors
+    /// The compile errors.
+    pub fn compile(&self, messages: &mut dyn Messages) -> Result<CompileOutput, AgentError> {
+        let compiled = self.compile_quietly()?;
+        compiled.warnings.iter().for_each(|warning| messages.compile_warning(warning));
+        Ok(compiled)
+    }
+
+    /// Compiles; the warnings are in the result.
+    ///
+    /// # Errors
+    /// The compile errors.
+    pub fn compile_quietly(&self) -> Result<CompileOutput, AgentError> {
+        Ok(self.compiler.compile(&self.want)?)
+    }
+
+    fn plan_key(&self) -> PlanKey {
+        let programs = format!(
+            "{:?} {:?} {:?}",
+            self.settings.ext_pillar, self.settings.master_tops, self.settings.cmd_run
+        );
+        PlanKey::new(&self.inputs, &self.want, &programs)
+    }
+
+    fn save_plan(&self, plan: &Plan, pillar: &Value) {
+        let dir = self.settings.paths().plans();
+        let saved = plan_cache::save(&dir, &self.plan_key(), &self.trace, (plan, pillar), SystemTime::now());
+        if let Err(error) = saved {
+            tracing::debug!(%error, dir = %dir.display(), "cannot write the plan cache");
+        }
+    }
+
+    /// Secret mask; empty when secrets are to be shown.
+    #[must_use]
+    pub fn mask(&self, unmask: bool) -> SecretMask {
+        if unmask { SecretMask::default() } else { SecretMask::new(&self.compiler.secrets()) }
+    }
+}

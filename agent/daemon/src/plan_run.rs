@@ -1,0 +1,287 @@
+//! Plan in, report out: runs it with everything that its compile job provides, prints and records the report.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use zagent_compiler::functions::Functions;
+use zagent_compiler::{
+    CallError, Cipher, Compat, CompileInputs, CompileTarget, Compiler, FunctionCall, TemplateHost,
+};
+use zagent_config::settings::RunSchedule;
+use zagent_config::suggest::nearest;
+use zagent_config::{Map, Value};
+
+use crate::compile_job::{CompileJob, PlanWithPillar};
+use crate::error::AgentError;
+use crate::operator::pause::Pause;
+use crate::run_output::RunOutput;
+use zagent_host::CancelToken;
+use zagent_host::timezone::local_zone;
+use zagent_run::history::{self, History};
+use zagent_run::{
+    LockError, RunMode, RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher, StateOutcome,
+    StateRun, StateRunError,
+};
+use zagent_states::file_tree::CachedFiles;
+use zagent_states::functions;
+use zagent_states::{FileTemplate, RenderTemplate};
+
+/// A run of a plan.
+pub struct PlanRun<'a> {
+    /// What it was compiled from.
+    pub job: &'a CompileJob,
+    /// The plan.
+    pub planned: &'a PlanWithPillar,
+    /// Options of the run.
+    pub order: &'a RunOptions,
+    /// What triggered it.
+    pub trigger: RunTrigger,
+    /// Stop signal.
+    pub cancel: &'a Arc<CancelToken>,
+}
+
+/// Runs a plan by order of a person: prints its report and saves it in the history.
+///
+/// # Errors
+/// Why there was no run.
+pub fn run_manually(
+    job: &CompileJob,
+    planned: &PlanWithPillar,
+    order: &RunOptions,
+    output: &mut dyn RunOutput,
+) -> Result<RunReport, AgentError> {
+    if !order.test {
+        warn_if_paused(job, output);
+    }
+    let cancel = Arc::new(CancelToken::new());
+    // Held until everything is printed and saved: a stop signal at the very end does not lose the report.
+    let _signals = SignalWatcher::watch(&cancel);
+    let run = PlanRun { job, planned, order, trigger: RunTrigger::Manual, cancel: &cancel };
+    run.run_and_record(output)
+}
+
+/// The run that the last run reverted, if it was a revert: `--force` repeats that revert and does not revert
+/// the revert.
+///
+/// # Errors
+/// Fails when the history cannot be read.
+pub fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, AgentError> {
+    let history = History::new(&job.settings.paths(), job.settings.run.keep);
+    match history.last(Timestamp::now()) {
+        Ok(last) => Ok(last.and_then(|head| head.reverts)),
+        Err(error) => {
+            let message = format!("which run? {}", zagent_config::error_chain(&error));
+            Err(AgentError::usage_hint(message, "name it: zagent run --revert RUN --force"))
+        }
+    }
+}
+
+/// A pause stops only automatic runs; a person who starts a run may not know about it.
+fn warn_if_paused(job: &CompileJob, output: &mut dyn RunOutput) {
+    let now = Timestamp::now();
+    if let Ok(Some(pause)) = Pause::read(&job.settings.paths(), now) {
+        let words = pause.summary(now, &local_zone());
+        output.warn(&format!("the agent is {words}; continuing, because this run was started manually"));
+    }
+}
+
+impl PlanRun<'_> {
+    /// Runs the plan, prints its report, and saves it in the history unless it is a dry run.
+    ///
+    /// # Errors
+    /// Why there was no run.
+    pub fn run_and_record(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
+        let report = self.run(output)?;
+        if report.mode != RunMode::Test {
+            self.record_history(&report, output);
+        }
+        Ok(report)
+    }
+
+    /// Runs the plan and prints its report.
+    ///
+    /// # Errors
+    /// Why there was no run.
+    pub fn run(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
+        let mut report = None;
+        let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress));
+        output.show_progress(self.planned.plan.chunks.len(), &self.job.mask(false), &mut run);
+        let report = report.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;
+        output.report(&report, &self.job.mask(false));
+        Ok(report)
+    }
+
+    /// Saves a report. A failure to write the history is a warning and stops nothing.
+    fn record_history(&self, report: &RunReport, messages: &mut dyn RunOutput) {
+        let job = self.job;
+        let history = History::new(&job.settings.paths(), job.settings.run.keep);
+        let kept =
+            history.record(report, &job.mask(false)).and_then(|()| history.drain_if_full(report.start));
+        for error in kept.unwrap_or_else(|error| vec![error]) {
+            messages.warn(&zagent_config::error_chain(&error));
+        }
+    }
+
+    /// Applies the plan to the host, or predicts the changes.
+    fn converge(&self, progress: &dyn RunProgress) -> Result<RunReport, AgentError> {
+        let failhard = self.job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
+        let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
+        let paths = self.job.settings.paths();
+        let files = CachedFiles::new(&*self.job.states);
+        let turn = StateRun {
+            plan: &self.planned.plan,
+            order: self.order,
+            machine: &self.job.machine,
+            files: &files,
+            host: &host,
+            templates: &CompilerTemplates(&self.job.compiler),
+            pillar: &self.planned.pillar,
+            compat: self.job.compat,
+            failhard,
+            schedule: match self.job.compat {
+                Compat::Salt => RunSchedule::Ordered,
+                Compat::Strict => self.job.settings.run.schedule,
+            },
+            jobs: self.job.settings.run.jobs,
+            timeout: Some(self.job.settings.run.timeout),
+            keep_journals: self.job.settings.run.keep,
+            paths: &paths,
+            run: history::run_name(Timestamp::now(), history::random_suffix()),
+            node: self.job.node.clone(),
+            revision: self.job.revision.clone(),
+            trigger: self.trigger,
+            progress,
+            cancel: self.cancel,
+        };
+        let mut report = turn.run().map_err(|error| to_agent_error(&error))?;
+        if self.job.compat == Compat::Salt
+            && self.planned.plan.chunks.is_empty()
+            && self.order.revert.is_none()
+        {
+            report.states.extend(no_states_outcome(self.job, report.start)?);
+        }
+        Ok(report)
+    }
+}
+
+/// The outcome that Salt reports as a state when the top files match nothing for a node.
+fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateOutcome>, AgentError> {
+    let is_empty = |value: &Value| value.as_map().is_none_or(Map::is_empty);
+    if job.want != CompileTarget::Highstate || !is_empty(&job.compiler.high(&job.want)?) {
+        return Ok(None);
+    }
+    let comment = if is_empty(&job.compiler.top()?) {
+        "No Top file or master_tops data matches found. Please see master log for details."
+    } else {
+        "No states found for this minion"
+    };
+    Ok(Some(StateOutcome {
+        tag: "no_|-states_|-states_|-None".into(),
+        state: "no".into(),
+        fun: "None".into(),
+        id: "states".into(),
+        sls: String::new(),
+        name: "No States".into(),
+        about: None,
+        result: Some(false),
+        unknown: false,
+        skip: None,
+        changes: Map::new(),
+        comment: comment.into(),
+        diff: String::new(),
+        details: Map::new(),
+        run_num: 0,
+        level: 0,
+        start,
+        duration: Duration::ZERO,
+    }))
+}
+
+/// Turns the reason why no run happened into an error with a hint.
+fn to_agent_error(error: &StateRunError) -> AgentError {
+    let words = zagent_config::error_chain(error);
+    match error {
+        StateRunError::Lock(LockError::Held { .. }) => {
+            AgentError::locked(words, "wait until it ends; list past runs with `zagent history`")
+        }
+        StateRunError::Root { source, .. } | StateRunError::Lock(LockError::Broken { source, .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            AgentError::permission(words)
+        }
+        StateRunError::NoState { id, ids, .. } => {
+            let hint = match nearest(id, ids.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("states of this run: {}", ids.join(", ")),
+            };
+            AgentError::usage_hint(words, zagent_config::sanitize(&hint))
+        }
+        StateRunError::NothingToRevert(_) => {
+            AgentError::usage_hint(words, "list the runs with `zagent history`")
+        }
+        _ => AgentError::failed(words),
+    }
+}
+
+/// Renders templates of managed files with the compiler that built the plan.
+struct CompilerTemplates<'c>(&'c Compiler);
+
+impl RenderTemplate for CompilerTemplates<'_> {
+    fn render(&self, template: &FileTemplate) -> Result<String, String> {
+        let FileTemplate { env, path, source, variables } = template;
+        self.0.render_file(env, path, source, variables).map_err(|fault| fault.to_string())
+    }
+}
+
+/// All execution functions: those of the compiler and those of the host.
+struct FullTemplateHost<'j> {
+    inputs: &'j CompileInputs,
+    pillar: &'j Value,
+    functions: OnceLock<Functions>,
+}
+
+impl<'j> FullTemplateHost<'j> {
+    const fn new(inputs: &'j CompileInputs, pillar: &'j Value) -> Self {
+        Self { inputs, pillar, functions: OnceLock::new() }
+    }
+}
+
+impl TemplateHost for FullTemplateHost<'_> {
+    fn grain(&self, name: &str) -> Option<Value> {
+        self.inputs.host.grain(name)
+    }
+
+    fn grains(&self) -> Value {
+        self.inputs.host.grains()
+    }
+
+    fn call(&self, call: &FunctionCall) -> Result<Value, CallError> {
+        let all = self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone()));
+        all.call(call)
+    }
+
+    fn call_mutating(&self, call: &FunctionCall) -> Result<Value, CallError> {
+        if functions::changes_host(&call.function) {
+            self.inputs.host.call_mutating(call)
+        } else {
+            self.call(call)
+        }
+    }
+
+    fn functions(&self) -> Vec<&'static str> {
+        self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone())).names()
+    }
+
+    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String> {
+        self.inputs.host.decrypt(cipher, armoured)
+    }
+
+    fn external_pillar(&self, pillar: &Value) -> Result<Vec<Value>, String> {
+        self.inputs.host.external_pillar(pillar)
+    }
+
+    fn external_tops(&self) -> Result<Vec<Value>, String> {
+        self.inputs.host.external_tops()
+    }
+}

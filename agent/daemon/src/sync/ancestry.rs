@@ -1,0 +1,127 @@
+//! Two revisions in, whether one descends from the other out; fetches as much history as that takes.
+
+use std::time::Instant;
+
+use zagent_cache::source::{Deadline, FetchTarget, RemoteHeads, Remotes};
+use zagent_cache::{Ancestry, CacheError, ObjectStore, StagedRevision};
+use zagent_config::error_chain;
+use zagent_config::ids::Revision;
+
+use super::{NotTaken, StatesSync, SyncOptions, testing_branch};
+use crate::decide::{NodeView, RemoteOffer};
+use crate::memory::{HoldReason, TestingAncestry};
+
+/// Depths to which a history is fetched to find out whether one commit descends from another.
+const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];
+/// The whole history.
+const WHOLE_HISTORY: u32 = i32::MAX.unsigned_abs();
+
+impl StatesSync<'_> {
+    /// Whether a tree descends from the last accepted one; computed only when it matters.
+    pub(super) fn ancestry(
+        &self,
+        staged: &StagedRevision,
+        branch: &str,
+        options: SyncOptions,
+        line: &mut BranchHistory<'_>,
+    ) -> Result<Ancestry, NotTaken> {
+        if !self.settings.trust.fast_forward || options.allow_rewind {
+            return Ok(Ancestry::Unknown);
+        }
+        let doubted =
+            staged.unproven_ancestor(branch)?.and_then(|revision| revision.parse::<Revision>().ok());
+        let Some(old) = doubted else { return Ok(Ancestry::Unknown) };
+        match line.ancestry(&old) {
+            // In doubt it is refused: the server could hide the history that proves the rewrite.
+            Ancestry::Unknown => Err(NotTaken(
+                HoldReason::Unfetched,
+                format!(
+                    "cannot trace its history back to {}, which was accepted before; \
+                     to accept it anyway: `zagent source sync --allow-rewind`",
+                    old.short()
+                ),
+            )),
+            known => Ok(known),
+        }
+    }
+
+    /// Reports a testing branch that does not count.
+    pub(super) fn note_testing(&mut self, offer: &RemoteOffer, found: &RemoteHeads) {
+        let standing = NodeView { weighed: self.memory.weighed.as_ref(), ..NodeView::default() };
+        if self.orders.pin.is_none() && standing.testing_counts(offer) == Some(false) {
+            self.notes.push(format!(
+                "the branch `{}` is not based on `{}` and is ignored: rebase it, or delete it",
+                testing_branch(self.settings).unwrap_or_default(),
+                found.branch
+            ));
+        }
+    }
+
+    /// Finds out whether a testing branch counts: it is based on the followed branch, as offered and as
+    /// accepted. When unknown it does not count, and is checked again with the next head.
+    pub(super) fn check_testing(
+        &mut self,
+        remotes: &mut Remotes,
+        found: &RemoteHeads,
+        (testing, head): (Revision, Revision),
+        deadline: Deadline,
+    ) -> Result<(), CacheError> {
+        let branch = testing_branch(self.settings).unwrap_or_default();
+        let store = ObjectStore::open(self.settings.paths().repository())?;
+        let want = FetchTarget { remote: found.remote, branch: &branch, revision: &testing };
+        let fetched = if store.has_commit(&testing) {
+            Ok(())
+        } else {
+            remotes.fetch(want, &store, Instant::now(), deadline)
+        };
+        let counts = match fetched {
+            Err(error) => {
+                self.notes.push(format!("the branch `{branch}` cannot be fetched: {}", error_chain(&error)));
+                false
+            }
+            Ok(()) => {
+                let accepted = self
+                    .cache
+                    .newest_accepted(&found.branch)?
+                    .and_then(|newest| newest.revision.parse().ok());
+                let mut line = BranchHistory { remotes, store: &store, want, deadline };
+                let mut below = [Some(head.clone()), accepted].into_iter().flatten();
+                below.all(|old| line.ancestry(&old) == Ancestry::Descendant)
+            }
+        };
+        self.memory.weighed = Some(TestingAncestry { testing, head, counts });
+        Ok(())
+    }
+}
+
+/// A branch with a history that can be fetched further.
+pub(super) struct BranchHistory<'a> {
+    pub(super) remotes: &'a mut Remotes,
+    pub(super) store: &'a ObjectStore,
+    pub(super) want: FetchTarget<'a>,
+    pub(super) deadline: Deadline,
+}
+
+impl BranchHistory<'_> {
+    /// Whether the wanted commit descends from another. Unknown when it cannot be decided within the
+    /// deadline.
+    fn ancestry(&mut self, old: &Revision) -> Ancestry {
+        let mut steps = DEEPEN_STEPS.into_iter();
+        loop {
+            match self.store.is_ancestor(old, self.want.revision) {
+                Ok(Some(true)) => return Ancestry::Descendant,
+                Ok(Some(false)) => return Ancestry::NotDescendant,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(error = error_chain(&error), "cannot read the history");
+                    return Ancestry::Unknown;
+                }
+            }
+            let Some(by) = steps.next() else { return Ancestry::Unknown };
+            if let Err(error) = self.remotes.deepen(self.want, self.store, by, self.deadline) {
+                tracing::warn!(error = error_chain(&error), "cannot fetch more of the history");
+                return Ancestry::Unknown;
+            }
+        }
+    }
+}

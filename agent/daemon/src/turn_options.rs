@@ -1,0 +1,173 @@
+//! Options of a single turn in, its outcome out: loads the settings, watches for signals, and runs the turn.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compile_request::CompileRequest;
+use crate::error::AgentError;
+use crate::handover::Handover;
+use crate::node_settings;
+use crate::run_output::RunOutput;
+use crate::seed::machine_seed;
+use crate::sync::SyncOptions;
+use crate::turn::{Turn, TurnOutcome};
+use crate::turn_runner::TurnRunner;
+use zagent_config::settings::Settings;
+use zagent_host::{CancelToken, Machine};
+use zagent_run::{RunOptions, RunTrigger, SignalWatcher};
+
+/// Maximum size of a request: names of SLS files and a few revisions.
+const MAX_REQUEST_BYTES: u64 = 1 << 20;
+
+/// Options of one turn.
+#[derive(Clone, Debug)]
+pub struct TurnOptions {
+    /// What triggered it.
+    pub trigger: RunTrigger,
+    /// True to contact the remotes first.
+    pub fetch: bool,
+    /// What to compile, and the configuration file.
+    pub request: CompileRequest,
+    /// Options of the run.
+    pub order: RunOptions,
+    /// True to ignore the plan cache.
+    pub fresh: bool,
+    /// Location of the last good configuration, used when the current one is invalid.
+    pub last_config: Option<PathBuf>,
+    /// What the daemon polled and decided.
+    pub handover: Option<Handover>,
+}
+
+/// What the daemon asks of the process that it starts for a turn, sent through its standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TurnRequest {
+    /// What triggered it.
+    pub trigger: RunTrigger,
+    /// True to contact the remotes first.
+    pub fetch: bool,
+    /// True for a dry run.
+    #[serde(default)]
+    pub test: bool,
+    /// SLS files to run; what the top files select when empty.
+    #[serde(default)]
+    pub sls: Vec<String>,
+    /// What was polled and decided already.
+    #[serde(default)]
+    pub handover: Option<Handover>,
+}
+
+impl TurnRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// Fails when it cannot be read or is not one.
+    pub fn read(from: impl Read) -> Result<Self, AgentError> {
+        let mut text = String::new();
+        from.take(MAX_REQUEST_BYTES)
+            .read_to_string(&mut text)
+            .map_err(|error| AgentError::usage(format!("cannot read the request of the daemon: {error}")))?;
+        serde_json::from_str(&text)
+            .map_err(|error| AgentError::usage(format!("the request of the daemon is invalid: {error}")))
+    }
+
+    /// The turn that it asks for.
+    #[must_use]
+    pub fn into_options(self, config: Option<PathBuf>, last_config: Option<PathBuf>) -> TurnOptions {
+        let Self { trigger, fetch, test, sls, handover } = self;
+        TurnOptions {
+            trigger,
+            fetch,
+            request: CompileRequest { config, sls, test, ..CompileRequest::default() },
+            order: RunOptions { test, ..RunOptions::default() },
+            fresh: false,
+            last_config,
+            handover,
+        }
+    }
+}
+
+impl TurnOptions {
+    /// Runs one turn over the revision that the node follows.
+    ///
+    /// # Errors
+    /// Why there was no run.
+    pub fn run(&self, output: &mut dyn RunOutput) -> Result<TurnOutcome, AgentError> {
+        let settings = self.load_settings(output)?;
+        if !self.order.test {
+            node_settings::save_last_good(&settings);
+        }
+        let cancel = Arc::new(CancelToken::new());
+        // Held until everything is printed and saved: a stop signal at the very end does not lose the report.
+        let _signals = SignalWatcher::watch(&cancel);
+        let machine = Machine::this_host();
+        let turn = Turn {
+            settings: &settings,
+            machine: &machine,
+            sync_options: self.should_fetch(&settings).then(|| SyncOptions {
+                retry_refused: self.trigger == RunTrigger::Manual,
+                ..SyncOptions::default()
+            }),
+            handover: self.handover.as_ref(),
+            partial: !self.request.sls.is_empty(),
+            test: self.order.test,
+            trigger: self.trigger,
+            seed: machine_seed(settings.id.as_str()),
+            cancel: &cancel,
+        };
+        let mut runner = TurnRunner {
+            request: &self.request,
+            order: &self.order,
+            fresh: self.fresh,
+            settings: &settings,
+            cancel: &cancel,
+            output,
+            checked: None,
+        };
+        turn.run(&mut runner)
+    }
+
+    fn load_settings(&self, output: &mut dyn RunOutput) -> Result<Settings, AgentError> {
+        let config = self.request.config.as_deref();
+        if self.trigger == RunTrigger::Manual {
+            return node_settings::load(config);
+        }
+        node_settings::load_or_last_good(config, self.last_config.as_deref(), &mut |words| {
+            output.warn(words);
+        })
+    }
+
+    /// Whether to contact the remotes first. A run of selected SLS files takes no new revision: a new
+    /// revision must pass its health checks as a whole.
+    fn should_fetch(&self, settings: &Settings) -> bool {
+        self.fetch && (self.request.sls.is_empty() || !settings.paths().current().exists())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_survives_its_way_to_the_process() {
+        let request = TurnRequest {
+            trigger: RunTrigger::Git,
+            fetch: true,
+            test: false,
+            sls: vec!["web".into()],
+            handover: None,
+        };
+        let text = serde_json::to_vec(&request).unwrap();
+        assert_eq!(TurnRequest::read(&*text).unwrap(), request);
+    }
+
+    #[test]
+    fn what_is_not_a_request_is_refused() {
+        for text in ["", "{}", r#"{"trigger": "git"}"#, r#"{"trigger": "git", "fetch": true, "more": 1}"#] {
+            assert!(TurnRequest::read(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

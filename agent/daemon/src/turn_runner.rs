@@ -1,0 +1,92 @@
+//! States source in, run out: compiles the states of a turn and runs them.
+//!
+//! Law: a revision is compiled once. What was compiled to check a new revision is what is run, as long as the
+//! tree is the same one at the same place; it is kept in memory only, because a plan may hold secrets.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zagent_compiler::CompileOutput;
+use zagent_config::settings::Settings;
+
+use crate::compile_job::{CompileJob, PlanCacheUse};
+use crate::compile_request::CompileRequest;
+use crate::error::AgentError;
+use crate::plan_run::PlanRun;
+use crate::run_output::RunOutput;
+use crate::states_source::StatesSource;
+use crate::turn::CompletedRun;
+use zagent_host::CancelToken;
+use zagent_run::{RunOptions, RunTrigger};
+
+/// Compiles and runs for a turn.
+pub struct TurnRunner<'a> {
+    /// What to compile.
+    pub request: &'a CompileRequest,
+    /// Options of the run.
+    pub order: &'a RunOptions,
+    /// True to ignore the plan cache.
+    pub fresh: bool,
+    /// The settings.
+    pub settings: &'a Settings,
+    /// Stop signal.
+    pub cancel: &'a Arc<CancelToken>,
+    /// Receives messages and reports.
+    pub output: &'a mut dyn RunOutput,
+    /// The last revision that compiled, until it is run.
+    pub checked: Option<CheckedRevision>,
+}
+
+/// A revision that compiled.
+pub struct CheckedRevision {
+    top: PathBuf,
+    job: CompileJob,
+    compiled: CompileOutput,
+}
+
+impl TurnRunner<'_> {
+    /// Whether the states below a directory compile for this node; all of them, not only those of this run.
+    ///
+    /// # Errors
+    /// The compile errors.
+    pub fn check_compiles(&mut self, top: &Path, revision: &str) -> Result<(), AgentError> {
+        self.checked = None;
+        let request = CompileRequest { sls: Vec::new(), ..self.request.clone() };
+        let job = request.job_for_dir(top, revision, self.settings.clone())?;
+        let compiled = job.compile_quietly()?;
+        self.checked = Some(CheckedRevision { top: top.to_owned(), job, compiled });
+        Ok(())
+    }
+
+    /// Applies the states to the host, and reports the result.
+    ///
+    /// # Errors
+    /// Why there was no run.
+    pub fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, AgentError> {
+        let cache = PlanCacheUse { save: !self.order.test, fresh: self.fresh };
+        let is_same = |checked: &CheckedRevision| {
+            self.request.sls.is_empty()
+                && checked.top == source.top
+                && checked.job.revision == source.revision
+        };
+        let (job, planned) = match self.checked.take().filter(is_same) {
+            Some(CheckedRevision { job, compiled, .. }) => {
+                let planned = job.finish_plan(compiled, cache, self.output)?;
+                (job, planned)
+            }
+            None => {
+                let job = self.request.job_for_dir(&source.top, &source.revision, self.settings.clone())?;
+                let planned = job.plan(cache, self.output)?;
+                (job, planned)
+            }
+        };
+        let run = PlanRun { job: &job, planned: &planned, order: self.order, trigger, cancel: self.cancel };
+        let report = run.run_and_record(self.output)?;
+        Ok(CompletedRun { report, mask: job.mask(false) })
+    }
+
+    /// Prints a warning.
+    pub fn warn(&mut self, words: &str) {
+        self.output.warn(words);
+    }
+}

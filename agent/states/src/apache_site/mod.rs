@@ -1,0 +1,20 @@
+//! States of the module `apache_site`: sites of Apache, enabled or disabled.
+
+use crate::registry::StateModule;
+use crate::shared::apache::{APACHE_UNDO, link_states, plan_link};
+use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::{BuildResult, ChunkArgs};
+
+/// The module `apache_site`.
+pub(crate) const MODULE: StateModule =
+    StateModule { name: "apache_site", build, functions: &[], undo: &[&APACHE_UNDO], description: "" };
+
+static STATES: StoreModule = link_states(&[
+    StoreFunction::new("enabled", |given, ctx| plan_link(given, ctx, "site", true)),
+    StoreFunction::new("disabled", |given, ctx| plan_link(given, ctx, "site", false)),
+]);
+
+/// Makes the state of a function of this module; nothing when there is no such function.
+pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    STATES.build(fun, args)
+}

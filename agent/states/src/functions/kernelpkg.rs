@@ -1,0 +1,8 @@
+//! `kernelpkg.*`: the kernel that runs.
+
+use super::{ExecFunction, query_fn};
+use zagent_host::facts::{LiveSystem, System};
+
+/// The execution functions of `kernelpkg`.
+pub(crate) const TABLE: &[ExecFunction] =
+    &[query_fn("kernelpkg.active", "", |_, _| Ok(LiveSystem.uname().release.into()))];

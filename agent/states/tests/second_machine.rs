@@ -1,0 +1,267 @@
+//! A machine below a directory of its own: the same states look, change, run and undo there, and this host stays as it is.
+//!
+//! To run a command below another root or to give a file to root takes root, or a user namespace in which we are root:
+//! without either such a test is skipped, and fails in continuous integration.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use zagent_compiler::{Compat, FunctionCall, Plan, TemplateHost};
+use zagent_config::{Map, Value};
+use zagent_host::exec::{self, ExecCommand};
+use zagent_host::fs::{Disk, Overlay};
+use zagent_host::undo::{self, JournalReader, RevertOptions, UndoJournal};
+use zagent_host::{CancelToken, Machine};
+use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
+use zagent_states::template_host::recorded_facts::RecordedFacts;
+use zagent_states::testing::{TestFiles, apply_line, check_line, chunk};
+use zagent_states::{FileTemplate, RenderTemplate, RunShared, State, StateCtx};
+
+/// Set for the same test once it is root of a user namespace.
+const IN_NAMESPACE: &str = "ZAGENT_TEST_IN_NAMESPACE";
+/// A directory and a package that no host has.
+const OWN_DIR: &str = "/etc/zagent-second-machine";
+const OWN_PACKAGE: &str = "zagent-made-up";
+
+/// Templates as they are.
+struct PlainText;
+
+impl RenderTemplate for PlainText {
+    fn render(&self, template: &FileTemplate) -> Result<String, String> {
+        Ok(template.source.clone())
+    }
+}
+
+/// A small machine below a directory: a shell, users, groups and one package.
+struct SecondMachine {
+    dir: TempDir,
+    /// A directory of this host that links of the machine point to.
+    outside: TempDir,
+    machine: Machine,
+    files: TestFiles,
+    host: LiveHost,
+    plan: Plan,
+    pillar: Value,
+    shared: RunShared,
+    cancel: Arc<CancelToken>,
+}
+
+impl SecondMachine {
+    fn new() -> Self {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let write = |path: &str, text: &str| {
+            let file = dir.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write("etc/passwd", "boxroot:x:0:0:Box:/srv:/bin/sh\n");
+        write("etc/group", "boxwheel:x:0:\n");
+        write("etc/marker", "inside the second machine\n");
+        write("srv/here", "in its own directory\n");
+        write(
+            "var/lib/dpkg/status",
+            &format!(
+                "Package: {OWN_PACKAGE}\nStatus: install ok installed\nArchitecture: all\nVersion: 1.2-3\n\n"
+            ),
+        );
+        fs::create_dir(dir.path().join("tmp")).unwrap();
+        symlink(outside.path(), dir.path().join("etc/escape")).unwrap();
+        for program in ["/bin/sh", "/bin/cat"] {
+            copy_program(dir.path(), Path::new(program));
+        }
+        let machine = Machine::at_root(dir.path()).unwrap();
+        let grains = RecordedFacts::from_json(r#"{"os": "Debian", "os_family": "Debian"}"#).unwrap();
+        let host = LiveHost::new(Arc::new(grains), LiveHostSettings::new("box", machine.clone()));
+        Self {
+            dir,
+            outside,
+            machine,
+            files: TestFiles::default(),
+            host,
+            plan: Plan::default(),
+            pillar: Value::empty_map(),
+            shared: RunShared::default(),
+            cancel: Arc::new(CancelToken::new()),
+        }
+    }
+
+    fn ctx<'a>(&'a self, fs: &'a Disk, journal: Option<&'a UndoJournal>) -> StateCtx<'a> {
+        StateCtx {
+            tag: "t",
+            journal,
+            machine: &self.machine,
+            fs,
+            files: &self.files,
+            host: &self.host,
+            templates: &PlainText,
+            pillar: &self.pillar,
+            plan: &self.plan,
+            compat: Compat::Strict,
+            cancel: &self.cancel,
+            deadline: None,
+            shared: &self.shared,
+            cache_dir: self.outside.path(),
+            staging_dir: self.outside.path(),
+        }
+    }
+
+    /// Where a path of the machine is on this host.
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path.trim_start_matches('/'))
+    }
+}
+
+/// Copies a program and the libraries that it is linked with.
+fn copy_program(root: &Path, program: &Path) {
+    let copy = |from: &Path| {
+        let to = root.join(from.strip_prefix("/").unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    };
+    copy(program);
+    let listed = exec::run(&ExecCommand::new("ldd").args([program])).unwrap();
+    for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
+        if word.starts_with('/') && !word.ends_with(':') {
+            copy(Path::new(word));
+        }
+    }
+}
+
+fn build(function: &str, name: &str, args: &str) -> Box<dyn State> {
+    zagent_states::build(&chunk(function, name, args)).unwrap_or_else(|e| panic!("{}", e.result.comment))
+}
+
+/// True when commands can be run below another root here. Otherwise the test has been run in a user namespace, or is
+/// skipped.
+fn may_enter_roots(test: &str) -> bool {
+    if rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let unshare = |words: &[&str]| {
+        let mut command = ExecCommand::new("unshare").args(["--user", "--map-root-user", "--"]);
+        command.args.extend(words.iter().map(Into::into));
+        command.env.push((IN_NAMESPACE.into(), "1".into()));
+        exec::run(&command)
+    };
+    if std::env::var_os(IN_NAMESPACE).is_none() && unshare(&["true"]).is_ok_and(|out| out.success()) {
+        let program = std::env::current_exe().unwrap();
+        let out = unshare(&[&program.to_string_lossy(), "--exact", test, "--nocapture"]).unwrap();
+        assert!(out.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        return false;
+    }
+    let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+    assert!(!is_ci, "`{test}` needs root or user namespaces");
+    eprintln!("skipped: `{test}` needs root or user namespaces");
+    false
+}
+
+/// What of this host a mistake would change.
+fn host_snapshot() -> Vec<Option<(u64, i64, i64, u64)>> {
+    let files = ["/etc", "/etc/passwd", "/etc/group", "/var/lib/dpkg/status", "/etc/marker", OWN_DIR];
+    let stamp = |path: &&str| {
+        let meta = fs::symlink_metadata(path).ok()?;
+        Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.size()))
+    };
+    files.iter().map(stamp).collect()
+}
+
+#[test]
+fn files_are_changed_and_restored_below_the_root() {
+    if !may_enter_roots("files_are_changed_and_restored_below_the_root") {
+        return;
+    }
+    let before = host_snapshot();
+    let second = SecondMachine::new();
+    let undo_dir = tempfile::tempdir().unwrap();
+    let journal = Arc::new(UndoJournal::create(undo_dir.path(), "run").unwrap());
+    let disk = second.machine.disk(Some(Arc::clone(&journal))).for_state("t");
+    let ctx = second.ctx(&disk, Some(&journal));
+    let name = format!("{OWN_DIR}/app.conf");
+    // The user and the group are in the databases of the second machine only.
+    let args =
+        r#"{"contents": "a = 1", "makedirs": true, "user": "boxroot", "group": "boxwheel", "mode": "0640"}"#;
+    let mut state = build("file.managed", &name, args);
+    assert!(check_line(state.check(&ctx)).starts_with("null"));
+    let applied = apply_line(state.apply(&ctx));
+    assert!(applied.starts_with("true"), "{applied}");
+    assert_eq!(fs::read_to_string(second.at(&name)).unwrap(), "a = 1\n");
+    assert_eq!(fs::metadata(second.at(&name)).unwrap().mode() & 0o7777, 0o640);
+    let again = check_line(build("file.managed", &name, args).check(&ctx));
+    assert!(again.starts_with("true"), "{again}");
+    assert_eq!(host_snapshot(), before);
+
+    journal.finish().unwrap();
+    let notes = JournalReader::open(&undo_dir.path().join("run")).unwrap();
+    let all = RevertOptions { is_forced: false, tags: None };
+    let reverted = undo::revert(&notes, &|tag| Arc::new(second.machine.disk(None).for_state(tag)), &all);
+    assert!(reverted.iter().all(|state| state.is_success()), "{reverted:?}");
+    assert!(!second.at(OWN_DIR).exists());
+    assert_eq!(host_snapshot(), before);
+}
+
+#[test]
+fn no_link_leads_out_of_the_root() {
+    let second = SecondMachine::new();
+    let disk = second.machine.disk(None);
+    let ctx = second.ctx(&disk, None);
+    let args = r#"{"contents": "x", "makedirs": true}"#;
+    let _ = build("file.managed", "/etc/escape/file", args).apply(&ctx);
+    let _ = build("file.managed", "/etc/escape/../../../../../up", args).apply(&ctx);
+    assert_eq!(fs::read_dir(second.outside.path()).unwrap().count(), 0);
+    assert!(!Path::new("/up").exists());
+    let overlay = Overlay::new(Arc::new(second.machine.disk(None)));
+    let dry = StateCtx { fs: &overlay, ..ctx };
+    let preview = check_line(build("file.managed", "/etc/marker", r#"{"contents": "x"}"#).preview(&dry));
+    assert!(preview.contains("inside the second machine"), "{preview}");
+}
+
+#[test]
+fn packages_are_those_of_the_root() {
+    let second = SecondMachine::new();
+    let disk = second.machine.disk(None);
+    let ctx = second.ctx(&disk, None);
+    let version = |host: &dyn TemplateHost| {
+        let args = vec![OWN_PACKAGE.into()];
+        host.call(&FunctionCall { function: "pkg.version".into(), args, kwargs: Map::new() })
+    };
+    assert_eq!(version(&second.host), Ok("1.2-3".into()));
+    let installed = check_line(build("pkg.installed", OWN_PACKAGE, "{}").check(&ctx));
+    assert!(installed.starts_with("true"), "{installed}");
+    let removed = check_line(build("pkg.removed", OWN_PACKAGE, "{}").check(&ctx));
+    assert!(removed.starts_with("null"), "{removed}");
+}
+
+#[test]
+fn commands_run_below_the_root() {
+    if !may_enter_roots("commands_run_below_the_root") {
+        return;
+    }
+    let before = host_snapshot();
+    let second = SecondMachine::new();
+    let disk = second.machine.disk(None);
+    let ctx = second.ctx(&disk, None);
+    let run = |line: &str, args: &str| apply_line(build("cmd.run", line, args).apply(&ctx));
+    for (line, args, expected) in [
+        ("cat /etc/marker", "{}", "inside the second machine"),
+        ("cat here && pwd", r#"{"cwd": "/srv"}"#, "in its own directory\\n/srv"),
+        ("cat here", r#"{"runas": "boxroot"}"#, "in its own directory"),
+        ("echo $HERE; umask", r#"{"env": {"HERE": "yes"}, "umask": "027"}"#, "yes\\n0027"),
+    ] {
+        let ran = run(line, args);
+        assert!(ran.starts_with("true") && ran.contains(expected), "{line}: {ran}");
+    }
+    assert!(run("echo made > /srv/made", "{}").starts_with("true"));
+    assert_eq!(fs::read_to_string(second.at("/srv/made")).unwrap(), "made\n");
+    // A program of this host is none of the machine.
+    assert!(run("ls /", "{}").starts_with("false"));
+    assert!(run("true", r#"{"runas": "nobody-of-the-box"}"#).contains("is not available"));
+    let script = build("cmd.script", "/srv/script", "{}").apply(&ctx);
+    assert!(apply_line(script).starts_with("false"));
+    fs::write(second.at("/srv/script"), "cat /etc/marker\n").unwrap();
+    let script = apply_line(build("cmd.script", "/srv/script", "{}").apply(&ctx));
+    assert!(script.starts_with("true") && script.contains("inside the second machine"), "{script}");
+    assert_eq!(host_snapshot(), before);
+}
