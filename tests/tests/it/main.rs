@@ -12,6 +12,7 @@ mod formulas;
 mod fuzz;
 mod hardship;
 mod hostile;
+mod laws;
 mod matrix;
 mod providers;
 mod reboot;
