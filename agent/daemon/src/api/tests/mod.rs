@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::fake::FakeBackend;
+use super::server::ApiError;
 use super::{
     ApiClient, ApiConfig, ApiLimits, ApiServer, ClientError, RunRefusedReason, RunRequest, Ticket, serve,
 };
