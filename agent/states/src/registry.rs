@@ -1,14 +1,13 @@
 //! A chunk of a plan in, the state that it asks for out: the one table of state modules.
 //!
-//! A new module is a folder of its own and one row here.
+//! A new module is a folder of its own and one row of `MODULES` in `lib.rs`.
 
 use zagent_compiler::Chunk;
 use zagent_compiler::schema::Schema;
 use zagent_config::Value;
 
-// All modules: a row of the table needs no line here.
-use crate::*;
-use functions::ExecFunction;
+use crate::functions::ExecFunction;
+use crate::{BuildResult, ChunkArgs, MODULES, StateError, Undoable, external};
 
 /// A state module: everything the rest of the program knows about it.
 #[derive(Clone, Copy)]
@@ -24,75 +23,6 @@ pub struct StateModule {
     /// Its functions and parameters in words: the source of checks, `explain` and the reference pages.
     pub description: &'static str,
 }
-
-/// Every state module, sorted by name.
-pub const MODULES: &[StateModule] = &[
-    acl::MODULE,
-    alias::MODULE,
-    alternatives::MODULE,
-    apache_conf::MODULE,
-    apache_module::MODULE,
-    apache_site::MODULE,
-    archive::MODULE,
-    at::MODULE,
-    cmd::MODULE,
-    cron::MODULE,
-    debconf::MODULE,
-    docker_container::MODULE,
-    docker_image::MODULE,
-    docker_network::MODULE,
-    docker_volume::MODULE,
-    environ::MODULE,
-    event::MODULE,
-    exec::MODULE,
-    file::MODULE,
-    firewalld::MODULE,
-    gem::MODULE,
-    git::MODULE,
-    grains::MODULE,
-    group::MODULE,
-    host::MODULE,
-    http::MODULE,
-    ini::MODULE,
-    iptables::MODULE,
-    kmod::MODULE,
-    locale::MODULE,
-    logrotate::MODULE,
-    lvm::MODULE,
-    module::MODULE,
-    mount::MODULE,
-    mysql_database::MODULE,
-    mysql_grants::MODULE,
-    mysql_query::MODULE,
-    mysql_user::MODULE,
-    network::MODULE,
-    nftables::MODULE,
-    npm::MODULE,
-    pdbedit::MODULE,
-    pip::MODULE,
-    pkg::MODULE,
-    pkgrepo::MODULE,
-    postgres_database::MODULE,
-    postgres_extension::MODULE,
-    postgres_group::MODULE,
-    postgres_language::MODULE,
-    postgres_privileges::MODULE,
-    postgres_schema::MODULE,
-    postgres_tablespace::MODULE,
-    postgres_user::MODULE,
-    schedule::MODULE,
-    selinux::MODULE,
-    service::MODULE,
-    ssh_auth::MODULE,
-    ssh_known_hosts::MODULE,
-    stateconf::MODULE,
-    sysctl::MODULE,
-    system::MODULE,
-    test::MODULE,
-    timezone::MODULE,
-    user::MODULE,
-    x509::MODULE,
-];
 
 /// The names of all modules and their descriptions.
 const DESCRIPTIONS: [(&str, &str); MODULES.len()] = {

@@ -9,7 +9,7 @@ pub mod apt;
 pub mod db;
 pub(crate) mod dnf;
 mod dpkg;
-pub(crate) mod lock_holder;
+pub(crate) mod lock_wait;
 pub mod pacman;
 mod rpm;
 pub mod runner;

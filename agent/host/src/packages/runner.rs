@@ -1,23 +1,18 @@
-//! A package manager told to act: waits for its lock, mends what was left half-way, keeps what it says short.
+//! A package action in, the commands of its manager run out: repairs what was left half-way, keeps failures short.
 //!
 //! Law: a package manager never prompts, and one that changes packages may finish when the run is stopped. A failure is
 //! reported with the few lines that matter, not the whole output.
 
-#![expect(clippy::disallowed_methods, reason = "waits for the lock of the package manager until a deadline")]
-
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zagent_config::FunctionError;
 
-use super::{PkgAction, PkgChange, PkgDb, SelectedProvider, lock_holder};
+use super::lock_wait::LOCK_TIMEOUT;
+use super::{PkgAction, PkgChange, PkgDb, SelectedProvider};
 use crate::{CommandOutput, Tools};
 
-/// How long to wait for whoever holds the database.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a manager may take.
-const RUN_TIMEOUT: Duration = Duration::from_secs(3600);
-/// How often a lock is looked at.
-const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const RUN_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How many lines of a failure are worth showing.
 const MAX_ERROR_LINES: usize = 12;
 
@@ -33,33 +28,16 @@ const NONINTERACTIVE_ENV: [(&str, &str); 7] = [
     ("ZYPP_LOCK_TIMEOUT", "120"),
 ];
 
-/// Locks of apt and dpkg; other managers say themselves who is at it.
-const DPKG_LOCK_FILES: [&str; 4] = [
-    "/var/lib/dpkg/lock-frontend",
-    "/var/lib/dpkg/lock",
-    "/var/cache/apt/archives/lock",
-    "/var/lib/apt/lists/lock",
-];
-
-/// Says so when the database is in somebody else's hands.
-const LOCK_BUSY_MESSAGES: [&str; 5] = [
-    "Could not get lock",
-    "Unable to lock",
-    "unable to lock database",
-    "System management is locked",
-    "Unable to acquire the dpkg frontend lock",
-];
-
 /// Tells a package manager what to do.
 pub struct PkgRunner<'a> {
-    tools: Tools<'a>,
-    selected: SelectedProvider,
+    pub(super) tools: Tools<'a>,
+    pub(super) selected: SelectedProvider,
 }
 
 impl<'a> PkgRunner<'a> {
     /// Speaks with the manager that was chosen.
     pub const fn new(tools: Tools<'a>, selected: SelectedProvider) -> Self {
-        Self { tools, selected: selected }
+        Self { tools, selected }
     }
 
     /// Does it.
@@ -170,7 +148,7 @@ impl<'a> PkgRunner<'a> {
         }
     }
 
-    fn run_line(
+    pub(super) fn run_line(
         &self,
         line: &[String],
         most: Duration,
@@ -182,49 +160,6 @@ impl<'a> PkgRunner<'a> {
         command.env.extend(NONINTERACTIVE_ENV.iter().map(|(k, v)| ((*k).into(), (*v).into())));
         self.tools.run(command)
     }
-
-    fn run_with_lock_wait(&self, line: &[String], finishes: bool) -> Result<(), FunctionError> {
-        let left = self.tools.time_left().map(|left| left.saturating_sub(Duration::from_secs(1)));
-        let patience = left.map_or(LOCK_TIMEOUT, |left| left.min(LOCK_TIMEOUT));
-        // Fetching the catalogue is nothing to dpkg, and the others do not look at the lists.
-        let (dpkg, lists) = DPKG_LOCK_FILES.split_at(DPKG_LOCK_FILES.len() - 1);
-        let locks = match line[0].as_str() {
-            "apt-get" if line.iter().any(|w| w == "update") => lists,
-            "apt-get" | "apt-mark" | "dpkg" => dpkg,
-            _ => &[],
-        };
-        let started = Instant::now();
-        loop {
-            let waited = started.elapsed();
-            let holder = lock_holder::find_lock_holder(self.tools.machine, locks);
-            if let Some((file, who)) = &holder {
-                if waited >= patience {
-                    return Err(lock_busy_error(file, who, patience));
-                }
-                self.tools.sleep(LOCK_POLL_INTERVAL)?;
-                continue;
-            }
-            let mut line = line.to_vec();
-            if line[0] == "apt-get" {
-                let rest = patience.saturating_sub(waited).as_secs();
-                line.splice(1..1, ["-o".to_owned(), format!("DPkg::Lock::Timeout={rest}")]);
-            }
-            let output = self.run_line(&line, RUN_TIMEOUT, finishes)?;
-            if self.selected.provider.is_success_code(output.code) {
-                return Ok(());
-            }
-            let is_busy =
-                LOCK_BUSY_MESSAGES.iter().any(|b| output.stderr.contains(b) || output.stdout.contains(b));
-            if !is_busy || started.elapsed() >= patience {
-                let who = lock_holder::find_lock_holder(self.tools.machine, locks).filter(|_| is_busy);
-                return Err(who.map_or_else(
-                    || FunctionError::failed(failure_summary(&line[0], &output)),
-                    |(file, who)| lock_busy_error(file, &who, patience),
-                ));
-            }
-            self.tools.sleep(LOCK_POLL_INTERVAL)?;
-        }
-    }
 }
 
 /// Why packages are not mended: others would go.
@@ -233,13 +168,6 @@ fn removal_refusal(broken: &[String], changes: &[PkgChange]) -> Option<String> {
     let (broken, names) = (broken.join(", "), gone.join(", "));
     let words = format!("packages were left half-way ({broken}), and to repair them would remove {names}");
     (!gone.is_empty()).then_some(words)
-}
-
-fn lock_busy_error(file: &str, who: &str, patience: Duration) -> FunctionError {
-    FunctionError::failed(format!(
-        "could not get the lock `{file}` within {} s: it is held by {who}",
-        patience.as_secs()
-    ))
 }
 
 /// Lines of a manager that say nothing about what went wrong.

@@ -109,7 +109,7 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static ExecFunction>> =
     LazyLock::new(|| all_functions().map(|f| (f.name, f)).collect());
 
 fn all_functions() -> impl Iterator<Item = &'static ExecFunction> {
-    let modules = crate::registry::MODULES.iter().map(|module| module.functions);
+    let modules = crate::MODULES.iter().map(|module| module.functions);
     modules.chain(STATELESS.iter().copied()).flatten()
 }
 
