@@ -21,7 +21,9 @@ const MAX_RESPONSE_BYTES: u64 = 16 << 20;
 pub struct HttpResponse {
     /// The status; nothing when there was no answer at all.
     pub status: Option<u16>,
+    /// Text of the answer.
     pub body: String,
+    /// Headers of the answer, by name.
     pub headers: Map,
     /// Why there was none.
     pub error: Option<String>,

@@ -13,11 +13,15 @@ use crate::status::{AgentStatus, samples};
 pub struct FakeBackend {
     /// Recorded requests.
     pub requests: Mutex<Vec<RunRequest>>,
+    /// How often the progress of a request was asked for.
     pub asked: AtomicUsize,
+    /// How often it was told that the controls changed.
     pub told: AtomicUsize,
     /// How often a request is still waiting.
     pub waits: usize,
+    /// True when it is not alive.
     pub stuck: AtomicBool,
+    /// True when it is not ready and refuses to run.
     pub paused: bool,
     /// Exit code of a run.
     pub exit: u8,

@@ -25,6 +25,7 @@ pub enum JobKind {
 /// One process to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
+    /// What it is for.
     pub kind: JobKind,
     /// True for a dry run.
     pub test: bool,
@@ -39,6 +40,7 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job for this purpose, with nothing else set.
     pub const fn new(what: JobKind) -> Self {
         Self { kind: what, test: false, sls: Vec::new(), entry: None, tickets: Vec::new(), handover: None }
     }

@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use super::{CurrentGeneration, DaemonStatus, HealthStatus, ScheduledEntry, StatusInputs, UpcomingEvents};
 use crate::{AgentMemory, LastRun, NewestRevision, RemoteHealth};
 
+/// Commit that the host is on.
 pub const ON: &str = "3f2a1b9c0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6";
+/// Commit that a remote offers.
 pub const OFFERED: &str = "9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e3f2a1b0c";
 const REMOTE: &str = "https://git.example.org/states.git";
 

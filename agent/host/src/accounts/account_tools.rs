@@ -22,18 +22,27 @@ const EXIT_USER_BUSY: i32 = 8;
 /// A user that is to be made.
 #[derive(Clone, Debug, Default)]
 pub struct NewUser {
+    /// Its number; the next free one when none.
     pub uid: Option<i64>,
     /// Name or number.
     pub gid: Option<String>,
+    /// Further groups that it is a member of.
     pub groups: Vec<String>,
     /// A group of its own: by what the host thinks right when it is not said.
     pub usergroup: Option<bool>,
+    /// Its home directory.
     pub home: Option<String>,
+    /// Whether the home directory is made.
     pub createhome: bool,
+    /// Its login shell.
     pub shell: Option<String>,
+    /// Its comment.
     pub gecos: String,
+    /// Whether nobody else may have its number.
     pub unique: bool,
+    /// True for a system account.
     pub system: bool,
+    /// True to leave it out of the login logs.
     pub nologinit: bool,
 }
 

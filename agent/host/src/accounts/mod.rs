@@ -22,12 +22,19 @@ pub const SHADOW_DAYS: [&str; 6] = ["lstchg", "min", "max", "warn", "inact", "ex
 /// One line of the user database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswdEntry {
+    /// Login name.
     pub name: String,
+    /// Password field; mostly `x`, as the hash is in `/etc/shadow`.
     pub password: String,
+    /// Number of the user.
     pub uid: i64,
+    /// Number of its primary group.
     pub gid: i64,
+    /// Comment: full name, room, telephone numbers.
     pub gecos: String,
+    /// Home directory.
     pub home: String,
+    /// Login shell.
     pub shell: String,
 }
 
@@ -56,9 +63,13 @@ impl From<nix::unistd::User> for PasswdEntry {
 /// One line of the group database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupEntry {
+    /// Name of the group.
     pub name: String,
+    /// Password field; mostly `x`.
     pub password: String,
+    /// Number of the group.
     pub gid: i64,
+    /// Names of the users in it.
     pub members: Vec<String>,
 }
 
@@ -76,7 +87,9 @@ impl From<nix::unistd::Group> for GroupEntry {
 /// One line of `/etc/shadow`; a day that is not given is -1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShadowEntry {
+    /// Hash of the password; locked when it starts with `!`.
     pub hash: String,
+    /// Days of its password's life, in the order of `SHADOW_DAYS`.
     pub days: [i64; 6],
 }
 

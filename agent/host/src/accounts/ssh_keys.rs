@@ -16,9 +16,13 @@ pub const AUTHORIZED_KEYS: &str = ".ssh/authorized_keys";
 /// A key that may log in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizedKey {
+    /// What the key may do, as `no-pty`.
     pub options: Vec<String>,
+    /// Type of the key, as `ssh-ed25519`.
     pub enc: String,
+    /// The public key in base64.
     pub key: String,
+    /// Words after the key.
     pub comment: String,
 }
 
@@ -180,8 +184,11 @@ pub fn known_hosts_name(host: &str, port: Option<&str>) -> String {
 /// A line of `known_hosts`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownHostsEntry {
+    /// Names and addresses of the host, joined with commas, or a hash of them.
     pub hosts: String,
+    /// Type of the key, as `ssh-ed25519`.
     pub enc: String,
+    /// The public key in base64.
     pub key: String,
 }
 

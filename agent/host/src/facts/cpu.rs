@@ -5,6 +5,7 @@ use zagent_config::{Map, Value};
 use super::tree::FactsRoot;
 use super::{Facts, string_list};
 
+/// Facts about the processors.
 pub const NAMES: &[&str] = &["num_cpus", "cpu_model", "cpu_flags"];
 pub(crate) const MEMORY: &[&str] = &["mem_total", "swap_total"];
 
@@ -17,6 +18,7 @@ pub(crate) fn read_cpuinfo_head(tree: &FactsRoot) -> Vec<u8> {
     tree.read_head(CPUINFO, HEAD).unwrap_or_default()
 }
 
+/// Number, model and flags of the processors.
 pub fn collect(facts: &Facts) -> Map {
     let head = facts.cpuinfo();
     let mut online = None;
@@ -77,6 +79,7 @@ fn count_cpus(ranges: &str) -> Option<i64> {
     })
 }
 
+/// Size of the memory and of the swap space, in mebibytes.
 pub fn memory(facts: &Facts) -> Map {
     let text = facts.tree.read_text("/proc/meminfo").unwrap_or_default();
     let mebibytes = |name: &str| {

@@ -11,6 +11,7 @@ use zagent_config::{Map, Value};
 use super::network::{default_interface, own_addresses};
 use super::{Facts, resolver, string_list};
 
+/// Facts about the names of the host.
 pub const NAMES: &[&str] = &["localhost", "fqdn", "host", "domain"];
 pub(crate) const ADDRESSES: &[&str] = &["fqdn_ip4", "fqdn_ip6", "fqdns"];
 
@@ -40,6 +41,7 @@ impl HostsLine<'_> {
     }
 }
 
+/// The host's own name, its full name, and the two parts of that.
 pub fn collect(facts: &Facts) -> Map {
     let host = facts.system_text("nodename");
     let text = facts.tree.read_text("/etc/hosts").unwrap_or_default();
@@ -57,6 +59,7 @@ fn qualify(host: &str, domain: &str) -> String {
     format!("{host}.{domain}")
 }
 
+/// Addresses of the full name, and the names of the host's addresses.
 pub fn addresses(facts: &Facts) -> Map {
     let text = facts.tree.read_text("/etc/hosts").unwrap_or_default();
     let lines = parse_hosts(&text);

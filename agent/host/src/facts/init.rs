@@ -6,7 +6,9 @@ use zagent_config::{Map, Value};
 use super::Facts;
 use super::tree::FactsRoot;
 
+/// Facts about process one.
 pub const NAMES: &[&str] = &["init"];
+/// Facts about systemd.
 pub const SYSTEMD: &[&str] = &["systemd"];
 pub(crate) const SELINUX: &[&str] = &["selinux"];
 
@@ -23,6 +25,7 @@ const LINE: usize = 2 << 10;
 /// The start of the line that lists what systemd was built with.
 const FEATURES: [&[u8]; 2] = [b"+PAM ", b"-PAM "];
 
+/// Which init system runs.
 pub fn collect(facts: &Facts) -> Map {
     Map::from_iter([("init", init(&facts.tree))])
 }
@@ -55,6 +58,7 @@ fn init_inside(tree: &FactsRoot, program: &str) -> &'static str {
     names.into_iter().find(|n| memmem::find(&program, n.as_bytes()).is_some()).unwrap_or("unknown")
 }
 
+/// Version and features of systemd; empty where there is none.
 pub fn systemd(facts: &Facts) -> Map {
     let tree = &facts.tree;
     let Some(systemctl) = tree.which("systemctl").filter(|_| tree.which("localectl").is_some()) else {
@@ -136,6 +140,7 @@ fn read_number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
 }
 
+/// Whether SELinux is enabled and enforced; empty without its tools.
 pub fn selinux(facts: &Facts) -> Map {
     let tree = &facts.tree;
     if tree.which("selinuxenabled").is_none() {

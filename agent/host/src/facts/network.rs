@@ -8,6 +8,7 @@ use super::system::{IpWithPrefix, NetInterface};
 use super::tree::FactsRoot;
 use super::{Facts, string_list};
 
+/// Facts about interfaces and addresses.
 pub const NAMES: &[&str] =
     &["hwaddr_interfaces", "ip_interfaces", "ip4_interfaces", "ip6_interfaces", "ipv4", "ipv6"];
 pub(crate) const GATEWAYS: &[&str] = &["ip_gw", "ip4_gw", "ip6_gw"];
@@ -16,6 +17,7 @@ pub(crate) const GATEWAYS: &[&str] = &["ip_gw", "ip4_gw", "ip6_gw"];
 const UP: u32 = 0x1;
 const REJECT: u32 = 0x200;
 
+/// Hardware and IP addresses, for each interface and for the whole host.
 pub fn collect(facts: &Facts) -> Map {
     let interfaces = facts.interfaces();
     let by_name = |addresses: fn(&NetInterface) -> Vec<IpAddr>| -> Value {

@@ -10,6 +10,7 @@ use zagent_config::{Map, Value};
 use super::{Facts, string_list};
 
 pub(crate) const ID: &[&str] = &["id", "server_id", "master"];
+/// Facts about the process of the agent.
 pub const NAMES: &[&str] = &[
     "username",
     "groupname",
@@ -30,6 +31,7 @@ pub(crate) const VERSIONS: &[&str] = &["saltversion", "saltversioninfo", "zagent
 const SALT: &str = "3008.3";
 const SALT_PARTS: [i64; 2] = [3008, 3];
 
+/// The node's ID, its number, and its master.
 pub fn id(facts: &Facts) -> Map {
     let id = &*facts.sources.id;
     // Salt's number: the digest modulo 2^31, so its last four bytes without the highest bit.
@@ -42,6 +44,7 @@ pub fn id(facts: &Facts) -> Map {
     ])
 }
 
+/// User, group, paths and shell that the agent runs with.
 pub fn collect(facts: &Facts) -> Map {
     let (system, tree) = (&facts.sources.system, &facts.tree);
     let process = system.process();
@@ -78,6 +81,7 @@ fn passwd_record(text: &str, id: u32) -> Option<Vec<&str>> {
     records.find(|fields| fields.get(2) == Some(&&*id))
 }
 
+/// Language, encoding and time zone.
 pub fn locale(facts: &Facts) -> Map {
     let system = &facts.sources.system;
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
@@ -124,6 +128,7 @@ fn timezone(facts: &Facts) -> String {
     zone.to_offset_info(now).abbreviation().to_owned()
 }
 
+/// Versions of the agent, of the Salt that it stands for, and of the host's Python.
 pub fn versions(facts: &Facts) -> Map {
     Map::from_iter([
         ("saltversion", Value::from(SALT)),

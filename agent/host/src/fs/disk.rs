@@ -22,7 +22,9 @@ use crate::undo::UndoJournal;
 pub struct Disk {
     /// Where its paths begin.
     pub root: FsRoot,
+    /// Where changes are noted before they are made; none when they are not noted.
     pub journal: Option<Arc<UndoJournal>>,
+    /// Tag of the state that changes are noted under.
     pub tag: Arc<str>,
     pub(crate) dir_sync: Arc<DirSync>,
 }

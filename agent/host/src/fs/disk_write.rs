@@ -73,6 +73,10 @@ impl Disk {
         }
     }
 
+    /// Puts a file with this content at the path, whole or not at all; what `meta` does not say is kept.
+    ///
+    /// # Errors
+    /// Fails when it cannot be noted or written.
     pub fn put_file(&self, path: &Path, content: &[u8], meta: FileMeta) -> io::Result<()> {
         let place = PathAt::open(&self.root, path)?;
         let old = stat_replaceable(&place)?;
@@ -178,6 +182,10 @@ impl Disk {
         self.dir_sync.mark_dirty(place.dir.as_fd())
     }
 
+    /// Moves an entry, in place of what is there unless that is a directory.
+    ///
+    /// # Errors
+    /// Fails when it cannot be noted or moved.
     pub fn move_entry(&self, from_path: &Path, to_path: &Path) -> io::Result<()> {
         let from = PathAt::open(&self.root, from_path)?;
         let source = from.stat()?.ok_or(Errno::NOENT)?;

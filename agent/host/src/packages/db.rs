@@ -43,6 +43,7 @@ impl PkgRecord {
 /// All packages that a database knows, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PkgDb {
+    /// What is known of each package.
     pub packages: BTreeMap<String, PkgRecord>,
 }
 

@@ -48,17 +48,25 @@ impl BootState {
 /// What can be done to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceAction {
+    /// Made to run.
     Start,
+    /// Made to end.
     Stop,
+    /// Ended and made to run again.
     Restart,
+    /// Told to read its configuration again.
     Reload,
+    /// Told to read its configuration again, or restarted where it cannot.
     ForceReload,
     /// Stopped and started, or what the manager has for it.
     FullRestart,
+    /// Made to start with the host.
     Enable,
+    /// Kept from starting with the host.
     Disable,
     /// Kept from starting; until the next boot when it is true.
     Mask(bool),
+    /// Allowed to start again; only a mask until the next boot is taken away when it is true.
     Unmask(bool),
 }
 
@@ -246,5 +254,6 @@ pub fn has_process_matching(machine: &Machine, text: &str) -> bool {
     )
 }
 
+/// Tests of the service managers.
 #[cfg(test)]
 pub mod tests;

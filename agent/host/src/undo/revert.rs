@@ -28,6 +28,7 @@ pub struct RevertOptions {
 }
 
 impl RevertOptions {
+    /// True when the changes of the state with this tag are to be reverted.
     pub fn includes(&self, tag: &str) -> bool {
         self.tags.as_ref().is_none_or(|tags| tags.contains(tag))
     }

@@ -60,6 +60,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// Reads the summary of a stored run; none when it is damaged or of another schema version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|head: &Self| head.schema == SCHEMA)
     }
@@ -132,6 +133,7 @@ impl RunRecord {
         Self { report: kept, tally: Tally::from_report(report) }
     }
 
+    /// The stored form, as JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
         let report = &self.report;
         let head = RunSummary {
@@ -157,6 +159,7 @@ impl RunRecord {
         .unwrap_or_default()
     }
 
+    /// Reads a stored run; none when it is damaged or of another schema version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let StoredRun { head, states } = serde_json::from_slice(bytes).ok()?;
         if head.schema != SCHEMA {

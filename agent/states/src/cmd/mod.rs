@@ -59,6 +59,7 @@ enum CmdFunction {
     Script,
 }
 
+/// A state that runs a command or a script.
 pub struct CmdState {
     function: CmdFunction,
     /// It runs only for a watch.

@@ -9,6 +9,10 @@ use zagent_host::exec::command_options::{CommandOptions, value_text};
 use zagent_host::exec::shell_words;
 use zagent_host::temp_file::PrivateTempFile;
 
+/// Runs a script from the state tree out of a temporary file of its own.
+///
+/// # Errors
+/// Fails when the script cannot be fetched, rendered, written or started.
 pub fn run_script(
     cmd: &CmdState,
     name: &str,

@@ -395,5 +395,6 @@ impl State for NetworkRoutes {
     }
 }
 
+/// Tests of the network states.
 #[cfg(test)]
 pub mod tests;

@@ -23,6 +23,7 @@ use zagent_host::packages::{
 
 /// What a package state works with.
 pub struct PkgContext<'s> {
+    /// What the state runs in.
     pub ctx: &'s StateCtx<'s>,
     pub(crate) manager: SelectedProvider,
     /// The package manager that was asked for; a revert asks for it again.

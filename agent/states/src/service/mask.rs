@@ -10,6 +10,10 @@ use crate::{
 use zagent_host::services;
 use zagent_host::services::{ServiceAction, ServiceProvider};
 
+/// Builds a state that masks a service, or unmasks it when `on` is false.
+///
+/// # Errors
+/// Fails when `provider` is neither a text nor a map.
 pub fn build(on: bool, args: &ChunkArgs<'_>) -> BuildResult {
     let provider = super::provider_name(args)?;
     Ok(Box::new(ServiceMasked {

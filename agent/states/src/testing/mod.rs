@@ -127,6 +127,7 @@ impl StateTestBed<MemoryFs> {
 }
 
 impl StateTestBed {
+    /// A stage without files and with an empty pillar.
     pub fn new() -> Self {
         Self::with_files(&[], "{}")
     }
@@ -175,6 +176,7 @@ impl StateTestBed {
 }
 
 impl<F: FileSystem> StateTestBed<F> {
+    /// What a state runs in on this stage.
     pub fn scene(&self) -> StateCtx<'_> {
         StateCtx {
             tag: "",
@@ -200,6 +202,7 @@ impl<F: FileSystem> StateTestBed<F> {
         self.dir.path().join(name).display().to_string()
     }
 
+    /// True when there is such a path below the stage's own directory.
     pub fn exists(&self, name: &str) -> bool {
         Path::new(&self.path(name)).exists()
     }

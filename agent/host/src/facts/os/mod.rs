@@ -13,6 +13,7 @@ use super::Facts;
 use super::tree::FactsRoot;
 use release::{ReleaseLine, lsb_release, os_release, parse_cpe, parse_release_line};
 
+/// Facts about the distribution.
 pub const NAMES: &[&str] = &[
     "os",
     "os_family",
@@ -27,6 +28,7 @@ pub const NAMES: &[&str] = &[
     "lsb_distrib_codename",
     "lsb_distrib_description",
 ];
+/// Facts about the architecture of packages.
 pub const ARCH: &[&str] = &["osarch"];
 
 /// Distributions whose fingerprint starts with the short name.
@@ -37,6 +39,7 @@ const FINGER_BY_RELEASE: [&str; 3] = ["Ubuntu", "Pop", "NixOS"];
 const RELEASE_FILES: [&str; 4] =
     ["/etc/centos-release", "/etc/fedora-release", "/etc/gentoo-release", "/etc/redhat-release"];
 
+/// Name, family and release of the distribution.
 pub fn collect(facts: &Facts) -> Map {
     let tree = &facts.tree;
     let text = tree.read_text("/etc/os-release").or_else(|| tree.read_text("/usr/lib/os-release"));
@@ -249,6 +252,7 @@ fn release_file(tree: &FactsRoot) -> Option<String> {
         .find(|text| parse_release_line(text).is_some_and(|l| l != ReleaseLine::default()))
 }
 
+/// Architecture as the distribution's packages spell it.
 pub fn arch(facts: &Facts) -> Map {
     let machine = facts.system_text("cpuarch");
     let arch = match facts.system_text("os_family") {

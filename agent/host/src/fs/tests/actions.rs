@@ -20,22 +20,39 @@ const TARGETS: [&str; 9] = ["a", "d", "d/e", "../d", "l", "m", "e", ".", "nowher
 /// One of them.
 #[derive(Clone, Debug)]
 pub enum FsAction {
+    /// Writes a file: path, seed of its content, owner and mode.
     Write(usize, u8, FileMeta),
+    /// Makes a directory.
     MakeDir(usize, FileMeta),
+    /// Makes a symbolic link: path and target.
     Symlink(usize, usize, FileMeta),
+    /// Makes another name for a file: new path and existing one.
     HardLink(usize, usize),
+    /// Makes a named pipe.
     Fifo(usize, FileMeta),
+    /// Moves an entry: old path and new one.
     Rename(usize, usize),
+    /// Removes an entry and all below it.
     Remove(usize),
+    /// Sets owner and mode; a link is followed when it is true.
     SetMeta(usize, FileMeta, bool),
+    /// Sets the time of the last change.
     SetTimes(usize, u8),
+    /// Sets an extended attribute of a file.
     SetXattr(usize, u8),
+    /// Looks at an entry, links not followed.
     Lstat(usize),
+    /// Looks at an entry, links followed.
     Stat(usize),
+    /// Reads a file.
     Read(usize),
+    /// Compares a file with content from a seed.
     Compare(usize, u8),
+    /// Reads the target of a symbolic link.
     ReadLink(usize),
+    /// Lists a directory.
     ReadDir(usize),
+    /// Reads the extended attributes.
     Xattrs(usize),
 }
 

@@ -35,6 +35,7 @@ impl StateTestBed {
         self.dir.path().join("d")
     }
 
+    /// Adds a file to the state tree.
     pub fn tree(self, path: &str, content: &str) -> Self {
         let path = self.dir.path().join("root").join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -191,8 +192,11 @@ impl StateTestBed {
 /// What a state said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileTestAnswer {
+    /// Verdict; none for what a dry run would change.
     pub result: Option<bool>,
+    /// Its comment.
     pub comment: String,
+    /// Its changes.
     pub changes: Json,
 }
 

@@ -86,6 +86,10 @@ pub(crate) fn refresh_db(machine: &Machine, _: &FunctionArgs<Value>) -> Result<V
     Ok(true.into())
 }
 
+/// Installs packages; answers with the old and new versions.
+///
+/// # Errors
+/// Fails when the package manager does.
 pub fn install(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut targets: Vec<PkgTarget> = packages_arg(args)
         .into_iter()
@@ -113,10 +117,18 @@ pub fn install(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
     }
 }
 
+/// Removes packages and keeps their configuration; answers with the old and new versions.
+///
+/// # Errors
+/// Fails when no package is named, or when the package manager does.
 pub fn remove(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     remove_packages(machine, args, false)
 }
 
+/// Removes packages with their configuration; answers with the old and new versions.
+///
+/// # Errors
+/// Fails when no package is named, or when the package manager does.
 pub fn purge(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let installed = remove_packages(machine, args, true)?;
     Ok(Map::from_iter([("installed", installed), ("removed", Value::empty_map())]).into())
@@ -139,6 +151,10 @@ fn remove_packages(
     }
 }
 
+/// Upgrades packages, all when none are named; answers with the old and new versions.
+///
+/// # Errors
+/// Fails when the package manager does.
 pub fn upgrade(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let names: Vec<String> = packages_arg(args).into_iter().map(|(n, _)| n).collect();
     let options = PkgActionOptions { downgrade: false, ..action_options(args) };
@@ -160,6 +176,10 @@ pub(crate) fn autoremove(machine: &Machine, args: &FunctionArgs<Value>) -> Resul
     Ok(string_list(changes.into_iter().map(|s| s.name)))
 }
 
+/// Keeps packages at their versions.
+///
+/// # Errors
+/// Fails when no package is named, or when the package manager does.
 pub fn hold(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     set_hold(machine, &package_names(args)?, true)
 }
@@ -239,6 +259,10 @@ pub(crate) fn group_list(machine: &Machine, _: &FunctionArgs<Value>) -> Result<V
     Ok(groups.into_iter().map(|(kind, names)| (kind, string_list(names))).collect::<Map>().into())
 }
 
+/// Members of a package group, by kind.
+///
+/// # Errors
+/// Fails when no group is named, or when the package manager does not know it.
 pub fn group_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let selected = packages::select_provider(machine, None)?;
     let group = selected.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)?;
