@@ -7,7 +7,7 @@ use zagent_compiler::FileTree;
 use zagent_compiler::BASE_ENV;
 
 /// Files embedded at build time.
-pub struct EmbeddedFiles {
+pub(crate) struct EmbeddedFiles {
     root: &'static str,
     files: &'static [(&'static str, &'static str)],
 }
@@ -20,7 +20,7 @@ macro_rules! starter {
 
 /// The starter states, sorted by path.
 #[must_use]
-pub const fn starter_states() -> EmbeddedFiles {
+pub(crate) const fn starter_states() -> EmbeddedFiles {
     EmbeddedFiles {
         root: "starter/states",
         files: starter!("states": "motd.jinja", "site/init.sls", "site/map.jinja", "top.sls", "welcome.sls"),
@@ -29,7 +29,7 @@ pub const fn starter_states() -> EmbeddedFiles {
 
 /// The starter pillar, sorted by path.
 #[must_use]
-pub const fn starter_pillar() -> EmbeddedFiles {
+pub(crate) const fn starter_pillar() -> EmbeddedFiles {
     EmbeddedFiles { root: "starter/pillar", files: starter!("pillar": "site.sls", "top.sls") }
 }
 

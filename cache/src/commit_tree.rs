@@ -68,7 +68,7 @@ impl CommitTree {
         let CommitWalk { listing, submodules, .. } = walk;
         listing.check_links()?;
         let files = listing.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
-        Ok(Self { repo: repo.clone(), commit, listing: listing, submodules, files })
+        Ok(Self { repo: repo.clone(), commit, listing, submodules, files })
     }
 
     /// The full id of the commit.

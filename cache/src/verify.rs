@@ -146,7 +146,7 @@ impl StagedRevision {
         };
         let place = staged_tree.staging_dir.path();
         disk::failpoint("verify::done").map_err(disk::io_error("verify", place))?;
-        Ok(VerifiedTree { staged_tree: staged_tree, record, floor })
+        Ok(VerifiedTree { staged_tree, record, floor })
     }
 }
 

@@ -55,7 +55,7 @@ impl Pillar {
             self.value.insert(key.clone(), value.clone());
         }
         let errors = if second.errors.is_empty() { self.errors } else { second.errors };
-        Self { value: self.value, errors: errors, documents: second.documents }
+        Self { value: self.value, errors, documents: second.documents }
     }
 
     /// Where a nested key is set: the last document that has it.
@@ -365,6 +365,7 @@ impl PillarCompiler<'_> {
     }
 
     /// Reads one pillar SLS with its includes merged under it; `None` when there is nothing to merge.
+    #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
     fn read_sls(
         &mut self,
         env: &Arc<str>,

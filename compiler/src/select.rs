@@ -395,7 +395,7 @@ fn add_targets(
         let spot = RenderedPos { file, pos: *at };
         match patterns.iter_mut().find(|p| p.env == *env && p.target == target) {
             Some(old) if strategy == TopMergeStrategy::MergeAll => {
-                old.items = union_targets(&old.items, value)
+                old.items = union_targets(&old.items, value);
             }
             Some(old) => {
                 old.items = value.clone();

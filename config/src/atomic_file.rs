@@ -4,6 +4,8 @@
 //! and renamed; then the directory is synced. The states have a way of their own for files of a host
 //! (`zagent_host::fs::atomic_write`): those keep owner and attributes, are noted for undo, and are reached by descriptor.
 
+#![expect(clippy::disallowed_methods, reason = "the owner of durable file writes")]
+
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

@@ -2,6 +2,8 @@
 //!
 //! Law: a rollout whose board does not answer is left alone for a while, longer each time, and is not given up.
 
+#![expect(clippy::disallowed_methods, reason = "the loop waits by the clock")]
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

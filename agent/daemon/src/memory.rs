@@ -184,7 +184,7 @@ impl AgentMemory {
                 _ => self.set_current(revision.clone(), RevisionRole::Pinned, offer, found, now),
             },
             SyncDecision::Current(revision, role) => {
-                self.set_current(revision.clone(), *role, offer, found, now)
+                self.set_current(revision.clone(), *role, offer, found, now);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Configuration files, environment variables and a Salt configuration in, settings and compiler options out.
 
+#![expect(clippy::disallowed_methods, reason = "the environment is part of the settings")]
+
 use std::path::{Path, PathBuf};
 
 use zagent_compiler::{Compat, CompileOptions, FileTree, TreeLimits};

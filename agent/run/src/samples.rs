@@ -1,5 +1,7 @@
 //! Sample reports for tests.
 
+#![expect(clippy::unwrap_used, reason = "a fixture that cannot be made has failed its test")]
+
 use std::time::Duration;
 
 use jiff::Timestamp;

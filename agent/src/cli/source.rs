@@ -115,7 +115,7 @@ impl SourceArgs {
                 );
             }
             SyncOutcome::Preview(verified) => {
-                self.print_record("verified: the node would accept it", "verified", verified.record(), ui)
+                self.print_record("verified: the node would accept it", "verified", verified.record(), ui);
             }
             SyncOutcome::Current | SyncOutcome::NoRemote => {
                 let current = cache.current().map_err(|error| AgentError::from_cache(&error))?;

@@ -100,7 +100,7 @@ impl StateCommandArgs {
         let mut sls = tree.sls.clone();
         match verb {
             StateVerb::Highstate => {
-                words.reject_positional("`state.highstate` takes no SLS names; use `state.apply`")?
+                words.reject_positional("`state.highstate` takes no SLS names; use `state.apply`")?;
             }
             _ => sls.extend(words.positional.iter().flat_map(|w| split_names(w))),
         }

@@ -3,6 +3,13 @@
 //! To run a command below another root or to give a file to root takes root, or a user namespace in which we are root:
 //! without either such a test is skipped, and fails in continuous integration.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a test sets up its machine directly, and says when it cannot run"
+)]
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};

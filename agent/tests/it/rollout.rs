@@ -284,7 +284,7 @@ fn an_abort_while_soaking_rolls_back_without_quarantine() {
     scene.release(BatchPhase::Apply);
     assert_eq!(on(&scene.is("soaking")), second);
     scene.write(|record| {
-        (record.state, record.reason) = (RolloutStatus::Aborted, Some("another node failed".into()))
+        (record.state, record.reason) = (RolloutStatus::Aborted, Some("another node failed".into()));
     });
     let status = scene.is("failed");
     assert_ne!(on(&status), second);
@@ -395,7 +395,7 @@ fn without_a_daemon_a_timer_is_enough() {
     let started = Timestamp::now() - jiff::SignedDuration::from_mins(1);
     let to = second.clone();
     scene.write(|record| {
-        (record.to, record.state, record.started) = (to, RolloutStatus::Rolling, Some(started))
+        (record.to, record.state, record.started) = (to, RolloutStatus::Rolling, Some(started));
     });
     scene.node.fine(&["run", "--once", "--trigger", "timer"]);
     assert_eq!(scene.node.host("marker"), "two\n");

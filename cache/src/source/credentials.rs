@@ -106,7 +106,7 @@ impl Credentials {
         if let Some(helper) = &self.helper {
             return self.ask_helper(helper, deadline);
         }
-        Ok(self.from_netrc())
+        Ok(self.netrc_login())
     }
 
     /// Queries a Git credential helper.
@@ -138,7 +138,7 @@ impl Credentials {
     }
 
     /// The entry of the netrc file for the host.
-    fn from_netrc(&self) -> Option<RemoteLogin> {
+    fn netrc_login(&self) -> Option<RemoteLogin> {
         let path = match std::env::var_os("NETRC") {
             Some(path) => PathBuf::from(path),
             None => PathBuf::from(std::env::var_os("HOME")?).join(".netrc"),

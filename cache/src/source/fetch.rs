@@ -225,7 +225,7 @@ fn transfer<T: gix_transport::client::blocking_io::Transport>(
         alloc_limit_bytes: Some(most),
         ..Default::default()
     };
-    let mut question = SingleRound { request: request };
+    let mut question = SingleRound { request };
     gix_protocol::fetch(
         &mut question,
         |reader, progress, stop| {

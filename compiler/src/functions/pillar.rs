@@ -112,7 +112,7 @@ fn keys(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Funct
     found
         .keys()
         .iter()
-        .map(|k| Ok(crate::jinja::object::to_value(k).map_err(crate::functions::from_jinja)?))
+        .map(|k| crate::jinja::object::to_value(k).map_err(crate::functions::from_jinja))
         .collect::<Result<Vec<_>, _>>()
         .map(Data::from)
 }

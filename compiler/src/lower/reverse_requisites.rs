@@ -108,7 +108,7 @@ pub(crate) fn reverse_requisites(
                         }
                     }
                     Value::List(list) => {
-                        reverse_list(session, high, &reverse, list, &mut extensions, diagnostics)
+                        reverse_list(session, high, &reverse, list, &mut extensions, diagnostics);
                     }
                     _ => {}
                 }

@@ -19,6 +19,7 @@ pub(crate) fn verify(session: &CompileSession, high: &HighData, diagnostics: &mu
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
 fn verify_decl(
     session: &CompileSession,
     id: &str,

@@ -235,7 +235,7 @@ impl SlsMerger<'_> {
             };
             match name.as_str() {
                 Some(sls) if !sls.is_empty() => {
-                    includes.push(IncludeItem { env, sls: sls.to_string(), spot })
+                    includes.push(IncludeItem { env, sls: sls.to_string(), spot });
                 }
                 _ => {
                     let text = format!(

@@ -58,7 +58,7 @@ impl ParamTable {
         };
         match function.body {
             FunctionSource::Listed(_) => {
-                function.parameters().into_iter().for_each(|name| table.set_kinds(name, ParamKinds::ANY))
+                function.parameters().into_iter().for_each(|name| table.set_kinds(name, ParamKinds::ANY));
             }
             FunctionSource::Described(block) => {
                 let doc = block.describe(function.module);

@@ -92,7 +92,7 @@ impl<'r> Evaluation<'r> {
             match (status, heard) {
                 (NodeStatus::Failed | NodeStatus::Confirmed, _) => {}
                 (NodeStatus::Silent, ReportedProgress::Failed(why)) if why != SILENT_NODE_REASON => {
-                    self.mark_failed(&id, why)
+                    self.mark_failed(&id, why);
                 }
                 (NodeStatus::Silent, ReportedProgress::Confirmed) => {
                     self.notes.push(format!("{id} was silent, and has now confirmed"));
@@ -101,7 +101,7 @@ impl<'r> Evaluation<'r> {
                 (NodeStatus::Silent, _) => {}
                 (_, ReportedProgress::Failed(why)) => self.mark_failed(&id, why),
                 (_, heard) if status_rank(heard.node_status()) > status_rank(status) => {
-                    self.set_status(&id, heard.node_status(), None)
+                    self.set_status(&id, heard.node_status(), None);
                 }
                 _ => {}
             }

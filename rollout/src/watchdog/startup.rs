@@ -31,6 +31,7 @@ use zagent_config::json_file::JsonFileError;
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl<'a> Watchdog<'a> {
+    #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
     pub(super) fn from_setup(
         mut setup: WatchdogSetup<'a>,
         events: Sender<WatchdogEvent>,

@@ -118,7 +118,7 @@ impl World<'_> {
             Trouble::Full(n, length) => self.hosts[n].full = until(length),
             Trouble::Hold(n, length) => self.hosts[n].held = until(length),
             Trouble::GoBack(n) if self.hosts[n].is_up => {
-                self.happen(n, NodeEvent::RollBack("by hand".into()))
+                self.happen(n, NodeEvent::RollBack("by hand".into()));
             }
             Trouble::GoBack(_) => {}
             Trouble::DriverCrash(d, length) => {

@@ -1,5 +1,7 @@
 //! A daemon for tests with fixed responses.
 
+#![expect(clippy::unwrap_used, reason = "a fixture that cannot be made has failed its test")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -270,7 +270,7 @@ async fn serve_connection(
     match tokio::time::timeout(limits.connection_timeout, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(e)) => {
-            tracing::debug!(error = %e, "a client of the socket disconnected or sent an invalid request")
+            tracing::debug!(error = %e, "a client of the socket disconnected or sent an invalid request");
         }
         Err(_) => tracing::debug!("a client of the socket took too long"),
     }

@@ -176,4 +176,4 @@ fn open_stores(settings: &Settings) -> Result<Option<DriverStores>, String> {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

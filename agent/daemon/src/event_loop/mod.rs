@@ -176,7 +176,7 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), AgentError> {
         watches: Vec::new(),
         queue: JobQueue::default(),
         running: None,
-        state: state,
+        state,
         notify: SdNotify::from_env(),
         events,
         since: now,

@@ -346,4 +346,4 @@ fn is_stuck(before: &NodePhase, after: &NodePhase) -> bool {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

@@ -184,7 +184,7 @@ impl WebhookCall<'_> {
             let pause = pauses.next().filter(|pause| Instant::now() + **pause < until);
             match pause {
                 Some(pause) if trouble.is_retryable() && !self.cancel.is_cancelled() => {
-                    self.cancel.wait(*pause)
+                    self.cancel.wait(*pause);
                 }
                 _ => return Err(trouble.into_error(url_host(&self.webhook.url), tries)),
             }
@@ -249,4 +249,4 @@ fn url_host(url: &str) -> String {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

@@ -9,7 +9,7 @@ pub(crate) mod observe;
 pub(crate) mod status;
 pub(crate) mod stay;
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
 
 use std::time::Duration;
 

@@ -341,4 +341,4 @@ fn next_grid_time(every: Duration, seed: u64, after: Timestamp) -> Timestamp {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

@@ -78,7 +78,7 @@ pub fn read_offline(
     let first = entries.min_by_key(|(_, appointment)| appointment.at);
     inputs.next.entry = first.map(|(name, appointment)| ScheduledEntry { name, at: appointment.at });
     inputs.unread = gaps.notes;
-    OfflineStatus { inputs: inputs, denied: gaps.denied }
+    OfflineStatus { inputs, denied: gaps.denied }
 }
 
 #[derive(Default)]

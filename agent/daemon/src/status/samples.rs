@@ -1,5 +1,7 @@
 //! Sample nodes for tests: a healthy one, and what differs for the others.
 
+#![expect(clippy::unwrap_used, reason = "a fixture that cannot be made has failed its test")]
+
 use jiff::Timestamp;
 
 use super::{CurrentGeneration, DaemonStatus, HealthStatus, ScheduledEntry, StatusInputs, UpcomingEvents};

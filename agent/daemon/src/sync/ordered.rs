@@ -91,7 +91,7 @@ impl StatesSync<'_> {
                     return synced;
                 }
                 Err(NotTaken(HoldReason::Unfetched, words)) => {
-                    untaken = NotTaken(HoldReason::Unfetched, words)
+                    untaken = NotTaken(HoldReason::Unfetched, words);
                 }
                 Err(other) => {
                     untaken = other;

@@ -38,7 +38,7 @@ fn copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<(), FsError> {
                 dirs.push((target, stat));
             }
             FileKind::Fifo | FileKind::Char | FileKind::Block => {
-                fs.make_node(&target, stat.kind, stat.device, meta)?
+                fs.make_node(&target, stat.kind, stat.device, meta)?;
             }
             FileKind::Socket => return Err(FsError::new("move", &source, rustix::io::Errno::OPNOTSUPP)),
         }

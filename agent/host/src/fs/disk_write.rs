@@ -103,7 +103,7 @@ impl Disk {
         self.commit(mark)?;
         match (temp.and_then(|temp| temp.rename_into_place(&place, old.is_none())), &kept) {
             (Err(error), Some(kept)) if is_mount_error(&error) => {
-                atomic_write::write_in_place(&place, content, &dress, kept)?
+                atomic_write::write_in_place(&place, content, &dress, kept)?;
             }
             (placed, _) => placed?,
         }
@@ -123,7 +123,7 @@ impl Disk {
         match &name {
             None => atomic_write::create_plain_dir(&place)?,
             Some(name) => {
-                atomic_write::create_temp_dir(&place, name, meta)?.rename_into_place(&place, true)?
+                atomic_write::create_temp_dir(&place, name, meta)?.rename_into_place(&place, true)?;
             }
         }
         self.dir_sync.mark_dirty(place.dir.as_fd())

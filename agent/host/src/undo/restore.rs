@@ -46,7 +46,7 @@ pub(crate) fn restore_entry(
             restore_attributes(fs, path, xattrs, attrs.as_deref(), times)?;
         }
         SavedEntry::Link { target, dress } => {
-            fs.symlink(path, target, FileMeta { mode: None, ..(*dress).into() })?
+            fs.symlink(path, target, FileMeta { mode: None, ..(*dress).into() })?;
         }
         SavedEntry::Dir { dress } if is_replaced => fs.set_meta(path, (*dress).into(), false)?,
         SavedEntry::Dir { dress } => fs.make_dir(path, (*dress).into())?,

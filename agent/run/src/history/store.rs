@@ -74,7 +74,7 @@ impl HistoryStore {
         loop {
             match self.try_open() {
                 Err(HistoryOpenError::Busy) if Instant::now() < deadline => {
-                    std::thread::sleep(RETRY_INTERVAL)
+                    std::thread::sleep(RETRY_INTERVAL);
                 }
                 ended => return ended,
             }

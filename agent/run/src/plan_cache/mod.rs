@@ -4,8 +4,6 @@
 //! Law: compiling is a function of its inputs, so a plan is reused only when all inputs (files, grains,
 //! calls) are the same. Decrypted data is never cached. An unreadable cached plan is ignored.
 
-#![expect(clippy::disallowed_methods, reason = "owns the files of the plan cache")]
-
 pub mod trace;
 
 use std::io;

@@ -44,7 +44,7 @@ impl Serialize for MaskedMap<'_> {
         for (key, value) in self.1.iter() {
             match key {
                 Value::Str(key) => {
-                    map.serialize_entry(&MaskedText(self.0, key), &MaskedValue(self.0, value))?
+                    map.serialize_entry(&MaskedText(self.0, key), &MaskedValue(self.0, value))?;
                 }
                 other => map.serialize_entry(&other.json_key(), &MaskedValue(self.0, value))?,
             }

@@ -28,7 +28,7 @@ const SALT_NOTE: &str = "\nNote: No changes made, actual changes may\nbe differe
 
 /// The whole report.
 pub(super) fn render_text(view: &ReportView<'_>, all: bool, paint: Paint) -> String {
-    let page = ReportText { view: view, words: ModeWords::for_mode(view.report.mode), all, paint };
+    let page = ReportText { view, words: ModeWords::for_mode(view.report.mode), all, paint };
     let mut out = String::new();
     page.write_title(&mut out);
     for outcome in &view.report.states {

@@ -136,7 +136,7 @@ impl TreeMover<'_> {
                 }
             }
             FileKind::Fifo | FileKind::Char | FileKind::Block => {
-                fs.make_node(to, stat.kind, stat.device, meta)?
+                fs.make_node(to, stat.kind, stat.device, meta)?;
             }
             FileKind::Socket => {}
         }

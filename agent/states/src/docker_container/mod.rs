@@ -126,6 +126,7 @@ fn create_commands(given: &NamedArgs<'_>, called: &str, image: &str) -> Result<V
     Ok(all)
 }
 
+#[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
 fn plan_running(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);

@@ -37,6 +37,7 @@ pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     STATES.build(fun, args)
 }
 
+#[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
 fn network_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);

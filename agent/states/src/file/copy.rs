@@ -126,7 +126,7 @@ pub(crate) fn copy_entry(
                 }
             }
             FileKind::Link => {
-                ctx.fs.symlink(&to, &ctx.fs.read_link(&from)?, FileMeta { mode: None, ..meta })?
+                ctx.fs.symlink(&to, &ctx.fs.read_link(&from)?, FileMeta { mode: None, ..meta })?;
             }
             FileKind::Dir if depth < MAX_DEPTH => {
                 ctx.fs.make_dir(&to, meta)?;

@@ -92,6 +92,7 @@ impl GrainsState {
         })
     }
 
+    #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
     fn plan(&self, file: &Map, ctx: &StateCtx<'_>) -> Result<GrainsPlan, StateError> {
         let (name, shown) = (&self.name, python_str(&self.value));
         let now = self.current_value(file, ctx);

@@ -174,7 +174,7 @@ impl IniState {
                         gone.insert(option, was);
                     }
                     None => {
-                        log.preview.push_str(&format!("Key {option} in section {name} does not exist.\n"))
+                        log.preview.push_str(&format!("Key {option} in section {name} does not exist.\n"));
                     }
                 }
             }

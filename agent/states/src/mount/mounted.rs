@@ -266,7 +266,7 @@ impl State for MountMounted {
             None if self.persist => words.push_str(". Entry already exists in the fstab."),
             None => {}
             Some(FstabChange::Change) => {
-                words.push_str(&format!(". The {name} fstab entry must be updated."))
+                words.push_str(&format!(". The {name} fstab entry must be updated."));
             }
             Some(_) => {
                 words.push_str(&format!(

@@ -234,7 +234,7 @@ impl PipState {
             for item in extra.iter() {
                 match item {
                     Value::Map(map) => {
-                        words.extend(map.iter().flat_map(|(k, v)| [value_text(k), value_text(v)]))
+                        words.extend(map.iter().flat_map(|(k, v)| [value_text(k), value_text(v)]));
                     }
                     other => words.push(value_text(other)),
                 }
@@ -245,6 +245,7 @@ impl PipState {
         Ok(words)
     }
 
+    #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
     fn install(&self, ctx: &StateCtx<'_>, found: &PipCheck) -> Result<ApplyResult, StateError> {
         let tools = ctx.tools();
         let args = ChunkArgs::new(&self.chunk);

@@ -217,7 +217,7 @@ impl<'s> PkgContext<'s> {
             match (steps, act) {
                 (Some(steps), _) => touched.extend(steps.into_iter().map(|s| s.name)),
                 (None, PkgAction::Install(targets, _)) => {
-                    touched.extend(targets.iter().map(|t| t.name.clone()))
+                    touched.extend(targets.iter().map(|t| t.name.clone()));
                 }
                 (None, PkgAction::Remove(names, _) | PkgAction::Upgrade(names, _)) => {
                     touched.extend(names.iter().cloned());

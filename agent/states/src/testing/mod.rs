@@ -1,5 +1,11 @@
 //! The test bed of all states and functions: files, a pillar and a host in, a context to check and apply states with out.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::new_without_default,
+    reason = "a fixture that cannot be made has failed its test"
+)]
+
 #[cfg(test)]
 mod machine;
 #[cfg(test)]

@@ -401,7 +401,7 @@ impl UserPresent {
         match &self.home {
             Some(home) => drop(told.insert("home", home.as_str())),
             None if self.createhome => {
-                drop(told.insert("home", account_checks::default_home(machine, &self.name)?))
+                drop(told.insert("home", account_checks::default_home(machine, &self.name)?));
             }
             None => {}
         }

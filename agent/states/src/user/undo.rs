@@ -223,7 +223,7 @@ mod tests {
         };
         let (own, skel) = (user(number.into()), test_bed.path("skel"));
         let forget = |user: &PasswdEntry| {
-            remove_untouched_home(&test_bed.scene(), user, Path::new(&skel)).expect("looked at")
+            remove_untouched_home(&test_bed.scene(), user, Path::new(&skel)).expect("looked at");
         };
         forget(&user(0));
         assert!(test_bed.exists("home"), "somebody else's stays");

@@ -3,6 +3,11 @@
 //! No test sleeps for a result: conditions are awaited, and fail on a timeout.
 
 #![allow(dead_code, reason = "each suite uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a fixture uses the machine directly, and has failed its test when it cannot"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

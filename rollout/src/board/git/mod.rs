@@ -62,7 +62,7 @@ impl GitBoard {
         let ref_store = RefStore::new(&place.remote, &place.source, place.scratch.clone());
         let ref_store = ref_store.map_err(|error| source_error(error.remote.clone(), error))?;
         Ok(Self {
-            ref_store: ref_store,
+            ref_store,
             config: place,
             seen: BTreeMap::new(),
             appends: false,

@@ -146,10 +146,10 @@ pub(crate) fn create_args(
         match find_declared(named_args, names) {
             Some(_) if *shape == OptionShape::Variables => {}
             Some(value) if *shape == OptionShape::Flag => {
-                args.push(format!("{option}={}", value.is_truthy()))
+                args.push(format!("{option}={}", value.is_truthy()));
             }
             Some(value) => {
-                args.extend(option_values(value, *shape).into_iter().map(|w| format!("{option}={w}")))
+                args.extend(option_values(value, *shape).into_iter().map(|w| format!("{option}={w}")));
             }
             None => {}
         }
