@@ -1,5 +1,11 @@
 //! A host, its states and the agent's root in a scratch directory, for tests of the built program.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a fixture uses the machine directly, and has failed its test when it cannot"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
