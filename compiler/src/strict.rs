@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_function_is_looked_up_once() {
-        let mut tables = ParamTableCache::new(schema::sample::sample_schema());
+        let mut tables = ParamTableCache::new(schema::sample_tests::sample_schema());
         for _ in 0..100 {
             assert!(tables.get_or_build("test", "nop").is_some());
             assert!(tables.get_or_build("file", "managed").is_some());

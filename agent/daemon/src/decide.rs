@@ -230,6 +230,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn a_head_is_accepted_unless_there_is_a_reason_not_to() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let (a, b, t) = (revision('a'), revision('b'), revision('e'));

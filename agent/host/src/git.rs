@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use zagent_config::{FunctionError, SecretMask};
 
-use super::accounts::account_ids::user_by_uid;
 use super::exec::ExecCommand;
 use super::temp_file::PrivateTempFile;
 use super::{CommandOutput, Tools};
-use crate::exec::command_options::RunAsUser;
+use crate::command_options::RunAsUser;
+use crate::machine::account_ids::user_by_uid;
 
 /// How long a clone or fetch may take.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(3600);

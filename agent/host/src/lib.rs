@@ -9,6 +9,7 @@ pub mod timezone;
 pub mod undo;
 
 pub mod accounts;
+pub mod command_options;
 pub mod exec;
 pub mod git;
 pub mod http_client;

@@ -13,10 +13,8 @@ use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{List, Map, Value};
 
 use zagent_config::error_chain;
+use zagent_host::command_options::{CommandOptions, OptionKeys, salt_retcode, success_retcodes, value_text};
 use zagent_host::exec::ExitReason;
-use zagent_host::exec::command_options::{
-    CommandOptions, OptionKeys, salt_retcode, success_retcodes, value_text,
-};
 use zagent_states::{StateCtx, StateError};
 
 /// Whether a state runs.
@@ -334,7 +332,7 @@ impl GuardEvaluator<'_, '_> {
 
 /// True when it is a POSIX shell of this process that would answer.
 fn is_local_shell(options: &CommandOptions) -> bool {
-    let shell = options.shell.as_deref().unwrap_or(zagent_host::exec::command_options::DEFAULT_SHELL);
+    let shell = options.shell.as_deref().unwrap_or(zagent_host::command_options::DEFAULT_SHELL);
     options.runas.is_none() && options.root.is_none() && zagent_host::exec::shell_words::is_posix_shell(shell)
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::run_args::ReportArgs;
 use super::settings;
+use crate::cli::run_printer::RunPrinter;
 use crate::embedded::{starter_pillar, starter_states};
 use crate::exit_code;
-use crate::output::{ReportFormat, RunPrinter, Ui};
+use crate::output::{ReportFormat, Ui};
 use zagent_daemon::compile_job::PlanCacheUse;
 use zagent_daemon::compile_request::{CompileRequest, StateTrees};
 use zagent_daemon::error::{AgentError, ExitStatus};

@@ -29,6 +29,7 @@ mod release;
 mod rollout;
 mod run;
 mod run_args;
+mod run_printer;
 mod salt_args;
 mod self_;
 mod show;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::cli::run_printer::RunPrinter;
 use crate::exit_code;
-use crate::output::{ReportFormat, RunPrinter, Ui};
+use crate::output::{ReportFormat, Ui};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::turn_options::TurnRequest;
 

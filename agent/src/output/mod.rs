@@ -6,14 +6,12 @@
 mod paint;
 mod progress;
 pub mod report;
-mod run_printer;
 mod status;
 mod table;
 mod ui;
 
 pub use paint::Paint;
 pub use progress::ProgressReporter;
-pub use run_printer::RunPrinter;
 pub use status::{StatusView, counts_text};
 pub use table::{TextTable, Tone, one_line};
 pub use ui::{Colour, Ui};

@@ -7,7 +7,7 @@ use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use super::StateCtx;
-use zagent_host::exec::command_options::{CommandOptions, OptionKeys};
+use zagent_host::command_options::{CommandOptions, OptionKeys};
 
 impl StateCtx<'_> {
     /// How a command of a state runs: the state's arguments, what the run says, and nothing longer than its time.

@@ -25,7 +25,7 @@ use zagent_config::{Map, Value};
 use super::{ApplyResult, CheckResult, State, StateCtx, StateError};
 use zagent_config::atomic_file::AtomicFile;
 use zagent_config::error_chain;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::exec::{ExecCommand, ExitReason};
 use zagent_host::temp_file::PrivateTempFile;
 

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// Arguments by name. Null counts as not given.
 #[derive(Clone, Copy)]

@@ -112,6 +112,12 @@ mod tests {
         let mut kinds: Vec<_> = undoables().map(Undoable::kind).collect();
         kinds.sort_unstable();
         let twice: Vec<_> = kinds.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
-        assert_eq!(twice, ["library"; 2], "gem, npm and pip note the same way");
+        let mut twice = twice;
+        twice.dedup();
+        assert_eq!(
+            twice,
+            ["apache", "docker", "library", "postgres_object", "postgres_role"],
+            "families of modules"
+        );
     }
 }

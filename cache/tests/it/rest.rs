@@ -48,10 +48,12 @@ fn every_modification_is_detected() {
     type TamperCase = (&'static str, &'static str, &'static str, fn(&Path));
     let touches: [TamperCase; 12] = [
         ("edited", "states/top.sls", "size", |d| fs::write(d.join("states/top.sls"), "evil").unwrap()),
-        ("edited in secret", "states/top.sls", "bytes", |d| rewrite(&d.join("states/top.sls"), b"version X")),
+        ("edited in secret", "states/top.sls", "different content", |d| {
+            rewrite(&d.join("states/top.sls"), b"version X")
+        }),
         ("removed", "states/top.sls", "missing", |d| fs::remove_file(d.join("states/top.sls")).unwrap()),
-        ("added", "states/new.sls", "belong", |d| fs::write(d.join("states/new.sls"), "").unwrap()),
-        ("directory added", "states/new", "belong", |d| fs::create_dir(d.join("states/new")).unwrap()),
+        ("added", "states/new.sls", "unexpected", |d| fs::write(d.join("states/new.sls"), "").unwrap()),
+        ("directory added", "states/new", "unexpected", |d| fs::create_dir(d.join("states/new")).unwrap()),
         ("directory removed", "states/web", "missing", |d| fs::remove_dir_all(d.join("states/web")).unwrap()),
         ("mode", "run", "mode", |d| {
             fs::set_permissions(d.join("run"), Permissions::from_mode(0o600)).unwrap();
@@ -59,7 +61,7 @@ fn every_modification_is_detected() {
         ("open directory", "states", "mode", |d| {
             fs::set_permissions(d.join("states"), Permissions::from_mode(0o777)).unwrap();
         }),
-        ("file made a link", "states/top.sls", "kind", |d| {
+        ("file made a link", "states/top.sls", "type", |d| {
             fs::remove_file(d.join("states/top.sls")).unwrap();
             symlink("/etc/passwd", d.join("states/top.sls")).unwrap();
         }),
@@ -67,11 +69,11 @@ fn every_modification_is_detected() {
             fs::remove_dir_all(d.join("states/web")).unwrap();
             symlink("..", d.join("states/web")).unwrap();
         }),
-        ("link turned", "link", "bytes", |d| {
+        ("link turned", "link", "different content", |d| {
             fs::remove_file(d.join("link")).unwrap();
             symlink("states/xxx", d.join("link")).unwrap();
         }),
-        ("beside the tree", "notes", "belong", |d| fs::write(d.with_file_name("notes"), "").unwrap()),
+        ("beside the tree", "notes", "unexpected", |d| fs::write(d.with_file_name("notes"), "").unwrap()),
     ];
     let (scratch, commits) = history(1);
     for (what, path, word, touch) in touches {

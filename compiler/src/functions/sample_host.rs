@@ -8,7 +8,7 @@ use zagent_config::{Diagnostic, Map, Value};
 
 use super::{FunctionRenderer, Functions, RenderRequest, RenderSource, salt};
 use crate::jinja::object::to_template;
-use crate::schema::sample::sample_schema;
+use crate::schema::sample_tests::sample_schema;
 use crate::{CallError, Cipher, CompileInputs, CompileOptions, FileTree, FunctionCall, TemplateHost};
 
 /// Files in memory, in one environment.

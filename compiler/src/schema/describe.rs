@@ -259,7 +259,7 @@ impl StateParameter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::sample_schema;
+    use super::super::sample_tests::sample_schema;
     use super::*;
 
     #[test]

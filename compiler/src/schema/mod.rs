@@ -14,7 +14,7 @@ mod describe;
 mod kind;
 mod param_table;
 #[cfg(test)]
-pub(crate) mod sample;
+pub(crate) mod sample_tests;
 
 use std::sync::OnceLock;
 
@@ -288,7 +288,7 @@ fn end_of_functions(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::sample::sample_schema;
+    use super::sample_tests::sample_schema;
     use super::*;
 
     #[test]

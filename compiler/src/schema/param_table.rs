@@ -133,7 +133,7 @@ impl ParamTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::sample_schema;
+    use super::super::sample_tests::sample_schema;
     use super::*;
 
     fn table(module: &str, name: &str) -> ParamTable {

@@ -95,13 +95,14 @@ const OWNERS: [(&str, &[&str], &[&str]); 10] = [
         &["agent/src/cli/mod.rs", "agent/src/log.rs"],
     ),
     ("File::create", &["agent/states"], &["agent/states/src/x509/openssl.rs"]),
-    ("fs::write", &["agent/states"], &["agent/states/src/sysctl"]),
+    ("fs::write", &["agent/states"], &["agent/states/src/sysctl", "agent/states/src/testing"]),
     // What a dry run cannot know from `check` alone; a new place needs a reason.
     (
         ".is_dry()",
         &["agent"],
         &[
             "agent/run/src/state_run.rs",
+            "agent/states/src/alias",
             "agent/states/src/file/directory.rs",
             "agent/states/src/host",
             "agent/states/src/pkg",

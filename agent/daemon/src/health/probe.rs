@@ -8,7 +8,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use zagent_config::settings::HealthProbe;
 
 use zagent_config::sanitize;
-use zagent_host::exec::command_options::CommandOptions;
+use zagent_host::command_options::CommandOptions;
 use zagent_host::exec::{ExecCommand, ExitOutcome, ExitReason};
 use zagent_host::{CancelToken, Machine};
 

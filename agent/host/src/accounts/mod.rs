@@ -2,7 +2,6 @@
 //!
 //! Law: states and execution functions read the same lines. A hash goes to programs by standard input, never as a word.
 
-pub mod account_ids;
 pub mod account_tools;
 pub mod password_hash;
 pub mod ssh_keys;
@@ -10,7 +9,8 @@ pub mod ssh_keys;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::Machine;
+use crate::Machine;
+pub use crate::machine::account_files::{GroupEntry, PasswdEntry, read_groups, read_passwd};
 
 /// What stands where a secret was.
 pub const REDACTED: &str = "XXX-REDACTED-XXX";
@@ -19,71 +19,6 @@ pub const GECOS_FIELDS: [&str; 5] = ["fullname", "roomnumber", "workphone", "hom
 /// The days of a password by the names that `shadow.info` gives them, in the order of the file.
 pub const SHADOW_DAYS: [&str; 6] = ["lstchg", "min", "max", "warn", "inact", "expire"];
 
-/// One line of the user database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PasswdEntry {
-    /// Login name.
-    pub name: String,
-    /// Password field; mostly `x`, as the hash is in `/etc/shadow`.
-    pub password: String,
-    /// Number of the user.
-    pub uid: i64,
-    /// Number of its primary group.
-    pub gid: i64,
-    /// Comment: full name, room, telephone numbers.
-    pub gecos: String,
-    /// Home directory.
-    pub home: String,
-    /// Login shell.
-    pub shell: String,
-}
-
-impl PasswdEntry {
-    /// The parts of its comment.
-    pub fn gecos_fields(&self) -> [String; 5] {
-        let mut parts = self.gecos.splitn(5, ',').map(str::to_owned);
-        std::array::from_fn(|_| parts.next().unwrap_or_default())
-    }
-}
-
-impl From<nix::unistd::User> for PasswdEntry {
-    fn from(user: nix::unistd::User) -> Self {
-        Self {
-            name: user.name,
-            password: user.passwd.to_string_lossy().into_owned(),
-            uid: user.uid.as_raw().into(),
-            gid: user.gid.as_raw().into(),
-            gecos: user.gecos.to_string_lossy().into_owned(),
-            home: user.dir.to_string_lossy().into_owned(),
-            shell: user.shell.to_string_lossy().into_owned(),
-        }
-    }
-}
-
-/// One line of the group database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupEntry {
-    /// Name of the group.
-    pub name: String,
-    /// Password field; mostly `x`.
-    pub password: String,
-    /// Number of the group.
-    pub gid: i64,
-    /// Names of the users in it.
-    pub members: Vec<String>,
-}
-
-impl From<nix::unistd::Group> for GroupEntry {
-    fn from(group: nix::unistd::Group) -> Self {
-        Self {
-            name: group.name,
-            password: group.passwd.to_string_lossy().into_owned(),
-            gid: group.gid.as_raw().into(),
-            members: group.mem,
-        }
-    }
-}
-
 /// One line of `/etc/shadow`; a day that is not given is -1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShadowEntry {
@@ -91,39 +26,6 @@ pub struct ShadowEntry {
     pub hash: String,
     /// Days of its password's life, in the order of `SHADOW_DAYS`.
     pub days: [i64; 6],
-}
-
-/// All users of the file.
-pub fn read_passwd(machine: &Machine) -> Result<Vec<PasswdEntry>, FunctionError> {
-    let text = machine.read("/etc/passwd")?.unwrap_or_default();
-    Ok(text.lines().filter_map(parse_passwd_line).collect())
-}
-
-fn parse_passwd_line(line: &str) -> Option<PasswdEntry> {
-    let f: Vec<&str> = line.split(':').collect();
-    let [name, password, uid, gid, gecos, home, shell] = f[..] else { return None };
-    Some(PasswdEntry {
-        name: name.into(),
-        password: password.into(),
-        uid: uid.parse().ok()?,
-        gid: gid.parse().ok()?,
-        gecos: gecos.into(),
-        home: home.into(),
-        shell: shell.into(),
-    })
-}
-
-/// All groups of the file.
-pub fn read_groups(machine: &Machine) -> Result<Vec<GroupEntry>, FunctionError> {
-    let text = machine.read("/etc/group")?.unwrap_or_default();
-    Ok(text.lines().filter_map(parse_group_line).collect())
-}
-
-fn parse_group_line(line: &str) -> Option<GroupEntry> {
-    let f: Vec<&str> = line.split(':').collect();
-    let [name, password, gid, members] = f[..] else { return None };
-    let members = members.split(',').filter(|m| !m.is_empty()).map(str::to_owned).collect();
-    Some(GroupEntry { name: name.into(), password: password.into(), gid: gid.parse().ok()?, members })
 }
 
 /// A user by name: from the file, else from whatever else the system asks.
@@ -247,16 +149,6 @@ pub fn shadow_info(name: &str, shadow: Option<&ShadowEntry>) -> Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_the_databases_are_read() {
-        let found = parse_passwd_line("web:x:33:34:Web, Inc,2,,,a,b:/var/www:/bin/sh").expect("a user");
-        assert_eq!((found.uid, found.gid, &*found.home), (33, 34, "/var/www"));
-        assert_eq!(found.gecos_fields(), ["Web", " Inc", "2", "", ",a,b"]);
-        assert_eq!(parse_passwd_line("+nis::::"), None);
-        assert_eq!(parse_group_line("adm:x:4:a,,b").expect("a group").members, ["a", "b"]);
-        assert_eq!(parse_group_line("adm:x:four:"), None);
-    }
 
     #[test]
     fn days_that_are_not_given_are_minus_one() {

@@ -10,7 +10,6 @@
 )]
 
 pub mod cancel;
-pub mod command_options;
 pub mod shell_words;
 
 pub mod spawn;

@@ -308,7 +308,7 @@ impl Undoable for AlternativesUndo {
             value.and_then(Value::as_list).map(|l| l.iter().cloned().collect()).unwrap_or_default()
         };
         let texts = |value: &Value| -> Vec<String> {
-            items(Some(value)).iter().map(zagent_host::exec::command_options::value_text).collect()
+            items(Some(value)).iter().map(zagent_host::command_options::value_text).collect()
         };
         let choices = items(to.get("choices"));
         let wanted: Vec<Vec<String>> = choices.iter().map(texts).collect();

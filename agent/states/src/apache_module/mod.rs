@@ -6,8 +6,13 @@ use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::{BuildResult, ChunkArgs};
 
 /// The module `apache_module`.
-pub(crate) const MODULE: StateModule =
-    StateModule { name: "apache_module", build, functions: &[], undo: &[&APACHE_UNDO], description: "" };
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "apache_module",
+    build,
+    functions: &[],
+    undo: &[&APACHE_UNDO],
+    description: include_str!("description.txt"),
+};
 
 static STATES: StoreModule = link_states(&[
     StoreFunction::new("enabled", |given, ctx| plan_link(given, ctx, "module", true)),

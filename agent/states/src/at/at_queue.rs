@@ -4,8 +4,8 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use zagent_host::Tools;
-use zagent_host::accounts::account_ids;
 use zagent_host::exec::UserIds;
+use zagent_host::machine::account_ids;
 
 /// The line that says whose job it is.
 const SALT_TAG_MARK: &str = "### SALT: ";

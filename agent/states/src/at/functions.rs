@@ -5,7 +5,7 @@ use zagent_config::{Map, Value};
 use crate::at::at_queue;
 use crate::functions::{ExecFunction, arg_or_empty, change_fn, non_empty_arg, query_fn, text_arg};
 use zagent_host::Tools;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// The execution functions of `at`.
 pub(crate) const TABLE: &[ExecFunction] = &[

@@ -11,9 +11,10 @@ use zagent_config::{Map, Value};
 
 use crate::functions::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
+use zagent_host::command_options;
 use zagent_host::exec::error_message;
+use zagent_host::exec::shell_words;
 use zagent_host::exec::{ExecCommand, ExitReason};
-use zagent_host::exec::{command_options, shell_words};
 
 /// The execution functions of `cmd`.
 pub(crate) const TABLE: &[ExecFunction] = &[

@@ -15,7 +15,7 @@ use super::{
     StateError, StateModule,
 };
 use zagent_config::error_chain;
-use zagent_host::exec::command_options::{
+use zagent_host::command_options::{
     CommandOptions, CommandRefused, OptionKeys, salt_retcode, success_retcodes, text_list, value_text,
 };
 use zagent_host::exec::{ExitOutcome, ExitReason};

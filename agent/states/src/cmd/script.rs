@@ -5,7 +5,7 @@ use std::path::Path;
 use zagent_config::{Map, Value};
 
 use super::{CmdResult, CmdState, StateCtx, StateError, refused_error};
-use zagent_host::exec::command_options::{CommandOptions, value_text};
+use zagent_host::command_options::{CommandOptions, value_text};
 use zagent_host::exec::shell_words;
 use zagent_host::temp_file::PrivateTempFile;
 

@@ -6,7 +6,7 @@ use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use super::{ApplyResult, is_salt};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::exec::shell_words;
 
 /// Reads what the command said about itself; gives whether it counts as a success.

@@ -52,8 +52,7 @@ impl MysqlGrant {
             }
             false => unescaped_target(db, table)?,
         };
-        let user =
-            named_args.get("user").map(zagent_host::exec::command_options::value_text).unwrap_or_default();
+        let user = named_args.get("user").map(zagent_host::command_options::value_text).unwrap_or_default();
         let host = named_args.text("host").unwrap_or_else(|| "localhost".to_owned());
         let who = account(&user, &host);
         Ok(Self {

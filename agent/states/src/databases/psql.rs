@@ -10,7 +10,7 @@ use zagent_config::{Map, Value};
 
 use crate::named_args::NamedArgs;
 use zagent_host::Tools;
-use zagent_host::exec::command_options::RunAsUser;
+use zagent_host::command_options::RunAsUser;
 
 /// How long a statement may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3600);

@@ -10,7 +10,7 @@ use zagent_config::{Map, Value};
 use crate::file::{args, sources};
 use crate::{ApplyResult, CheckResult, Effects, FileTemplate, State, StateCtx, StateError};
 use crate::{BuildResult, ChunkArgs, StateModule, Undoable};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::{Machine, Tools};
 
 /// An answer: who asks, the question, its kind, what is said.

@@ -19,7 +19,7 @@ use crate::shared::planned_state::{PlannedChange, StatePlan, single_change, to_s
 use crate::shared::store_plan::{ReactionArgs, RunsAlways, StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError, Undoable};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// The module `docker_container`.
 pub(crate) const MODULE: StateModule = StateModule {

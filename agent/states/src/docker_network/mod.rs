@@ -12,7 +12,7 @@ use crate::shared::docker::{
 use crate::shared::planned_state::{PlannedChange, StatePlan, to_strings};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// The module `docker_network`.
 pub(crate) const MODULE: StateModule = StateModule {

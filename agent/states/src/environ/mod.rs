@@ -14,7 +14,7 @@ use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
     StateModule,
 };
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// The module `environ`.
 pub(crate) const MODULE: StateModule = StateModule {

@@ -16,7 +16,7 @@ use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError, StateModule,
 };
 use zagent_config::error_chain;
-use zagent_host::exec::command_options::{CommandOptions, OptionKeys, salt_retcode, value_text};
+use zagent_host::command_options::{CommandOptions, OptionKeys, salt_retcode, value_text};
 use zagent_host::exec::shell_words;
 use zagent_host::exec::{ExitOutcome, ExitReason};
 
@@ -115,11 +115,7 @@ impl ExecRun {
     /// What is started for a line.
     fn argv(&self, line: &str) -> Result<Vec<String>, StateError> {
         if self.provider == ExecProvider::Shell {
-            return Ok(vec![
-                zagent_host::exec::command_options::DEFAULT_SHELL.into(),
-                "-c".into(),
-                line.into(),
-            ]);
+            return Ok(vec![zagent_host::command_options::DEFAULT_SHELL.into(), "-c".into(), line.into()]);
         }
         match shell_words::split(line) {
             None => Err(StateError::new(format!("a quotation mark is not closed in `{line}`"))),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{ChunkArgs, StateCtx, StateError};
 use zagent_config::error_chain;
-use zagent_host::exec::command_options::CommandOptions;
+use zagent_host::command_options::CommandOptions;
 use zagent_host::exec::shell_words;
 use zagent_host::fs::FileMeta;
 use zagent_host::temp_file;

@@ -10,8 +10,8 @@ use crate::assumed_accounts;
 use crate::assumed_accounts::AccountKind;
 use crate::{ChunkArgs, StateCtx, StateError};
 use zagent_host::Machine;
-use zagent_host::accounts::account_ids;
 use zagent_host::fs::Stat;
+use zagent_host::machine::account_ids;
 
 /// Who should own something, as a state says it; what it does not say stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]

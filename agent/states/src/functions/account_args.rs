@@ -8,7 +8,7 @@ use super::text_arg;
 use zagent_host::accounts;
 use zagent_host::accounts::account_tools::AccountTools;
 use zagent_host::accounts::find_user;
-use zagent_host::exec::command_options::{text_list, value_text};
+use zagent_host::command_options::{text_list, value_text};
 use zagent_host::{Machine, Tools};
 
 pub(crate) fn account_tools(machine: &Machine) -> AccountTools<'_> {

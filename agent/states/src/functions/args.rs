@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// An argument that has to be text.
 pub(crate) fn text_arg<'a>(args: &'a FunctionArgs<Value>, name: &str) -> Result<&'a str, FunctionError> {

@@ -9,7 +9,7 @@ use super::{ExecFunction, change_fn, query_fn, text_arg};
 use zagent_host::Machine;
 use zagent_host::accounts::account_tools::{parse_day, shadow_day_index};
 use zagent_host::accounts::{find_shadow, password_hash, shadow_info};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// The execution functions of `shadow`.
 pub(crate) const TABLE: &[ExecFunction] = &[

@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 
 use crate::file::parents;
 use crate::{ChunkArgs, StateCtx, StateError, Undoable};
-use zagent_host::exec::command_options::RunAsUser;
+use zagent_host::command_options::RunAsUser;
 use zagent_host::fs::{FileKind, FileMeta};
 use zagent_host::git::{GitCli, redact_passwords};
 

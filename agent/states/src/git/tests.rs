@@ -219,7 +219,7 @@ fn a_key_of_the_tree_is_a_file_only_as_long_as_git_needs_it() {
     let git = access("salt://keys/id").unwrap().git(&ctx).unwrap();
     let shown = format!("{git:?}");
     let path = shown
-        .split("PrivateTempFile(\"")
+        .split("PrivateTempFile { path: \"")
         .nth(1)
         .and_then(|rest| rest.split('"').next())
         .expect("a file")

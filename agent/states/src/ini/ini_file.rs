@@ -226,7 +226,7 @@ fn parse_options(lines: &[&str], separator: &str) -> Vec<IniLine> {
 
 /// A value as Salt writes it.
 pub(crate) fn ini_value_text(value: &Value) -> String {
-    zagent_host::exec::command_options::value_text(value)
+    zagent_host::command_options::value_text(value)
 }
 
 #[cfg(test)]

@@ -16,8 +16,13 @@ use zagent_host::Tools;
 const VOLUME_LOST: &str = "what was on a volume that is removed cannot come back";
 
 /// The module `lvm`.
-pub(crate) const MODULE: StateModule =
-    StateModule { name: "lvm", build, functions: &[], undo: &[&LVM_UNDO], description: "" };
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "lvm",
+    build,
+    functions: &[],
+    undo: &[&LVM_UNDO],
+    description: include_str!("description.txt"),
+};
 
 static STATES: StoreModule = StoreModule {
     functions: &[

@@ -8,7 +8,7 @@ use zagent_config::{Map, Value};
 use super::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError, StateModule,
 };
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// The module `module`.
 pub(crate) const MODULE: StateModule = StateModule {

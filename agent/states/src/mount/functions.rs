@@ -12,7 +12,7 @@ use crate::functions::{
 };
 use crate::mount::mounts;
 use crate::mount::mounts::FstabEntry;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::fs::FileMeta;
 use zagent_host::text_file;
 use zagent_host::{CommandOutput, Machine, Tools};

@@ -18,8 +18,13 @@ use zagent_host::fs::FileMeta;
 const QUERY_IRREVERSIBLE: &str = "nobody knows what a query changes";
 
 /// The module `mysql_query`.
-pub(crate) const MODULE: StateModule =
-    StateModule { name: "mysql_query", build, functions: functions::TABLE, undo: &[], description: "" };
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "mysql_query",
+    build,
+    functions: functions::TABLE,
+    undo: &[],
+    description: include_str!("description.txt"),
+};
 
 static STATES: StoreModule =
     StoreModule::new(&[query_state("run"), query_state("run_file")], Some(&MYSQL_LOGIN));

@@ -13,7 +13,7 @@ use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
     StateModule,
 };
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::fs::FileMeta;
 use zagent_host::text_file;
 

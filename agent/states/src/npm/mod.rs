@@ -14,7 +14,7 @@ use crate::shared::lang_pkg_state::{
 use crate::shared::planned_state::to_strings;
 use crate::{BuildResult, ChunkArgs, StateError, StateModule};
 use zagent_host::Tools;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::refuse_option;
 
 /// The program `npm`.

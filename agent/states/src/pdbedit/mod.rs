@@ -21,8 +21,13 @@ use zagent_host::temp_file::PrivateTempFile;
 const ACCOUNT_DELETED: &str = "an account of Samba that is deleted cannot come back";
 
 /// The module `pdbedit`.
-pub(crate) const MODULE: StateModule =
-    StateModule { name: "pdbedit", build, functions: &[], undo: &[&PDBEDIT_UNDO], description: "" };
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "pdbedit",
+    build,
+    functions: &[],
+    undo: &[&PDBEDIT_UNDO],
+    description: include_str!("description.txt"),
+};
 
 static STATES: StoreModule = StoreModule::new(
     &[
@@ -144,7 +149,7 @@ impl SambaCredential {
 /// there was of it is lost by that and is given back.
 fn import_account(tools: &Tools<'_>, name: &str, hash: &str, was: Option<&Map>) -> Result<(), StateError> {
     let account =
-        zagent_host::exec::command_options::RunAsUser::find(tools.machine, name).map_err(StateError::new)?;
+        zagent_host::command_options::RunAsUser::find(tools.machine, name).map_err(StateError::new)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let line = smbpasswd_line(name, account.ids.uid, hash, now)?;
     let file = PrivateTempFile::new(tools.machine, line.as_bytes(), ".smb", None)

@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 
 use crate::functions::lang_pkg::{language_packages, list_language_packages};
 use crate::functions::{ExecFunction, change_fn, flag_arg, query_fn, string_list};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::{Machine, Tools};
 
 /// The execution functions of `pip`.

@@ -20,7 +20,7 @@ use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
     StateModule,
 };
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
 

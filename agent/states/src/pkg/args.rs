@@ -3,7 +3,7 @@
 use zagent_config::{Map, Value};
 
 use crate::{ChunkArgs, StateError};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::packages::{PkgActionOptions, PkgDb, verify_pkg_name};
 
 /// A package and the versions that will do.

@@ -16,7 +16,7 @@ use super::verify::PkgVerify;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Verdict,
 };
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::packages::{AvailablePkgs, PkgChange, PkgDb, PkgTarget, display_spec, satisfies};
 
 /// Makes `pkg.installed`.

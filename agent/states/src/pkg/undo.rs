@@ -7,7 +7,7 @@ use zagent_config::{Map, Value};
 use super::context::PkgContext;
 use crate::undoable::split_key;
 use crate::{StateCtx, StateError, Undoable};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::packages::{PkgAction, PkgActionOptions, PkgTarget};
 
 pub(crate) struct PkgUndo;

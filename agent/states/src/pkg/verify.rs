@@ -3,7 +3,7 @@
 use super::context::PkgContext;
 use crate::{ChunkArgs, StateError};
 use zagent_config::Value;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::packages;
 
 /// What is left out.

@@ -21,7 +21,7 @@ use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
     StateError, StateModule,
 };
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::fs::{FileMeta, FileSystem};
 
 pub(crate) use self::functions::detect_format;

@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 
 use super::{RepoFileEdit, RepoPlan};
 use crate::StateError;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::fs::{FileKind, FileSystem};
 
 /// A section of a file.

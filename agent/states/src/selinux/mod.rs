@@ -6,7 +6,7 @@ use crate::shared::command_plan;
 use crate::shared::command_plan::{CommandPlan, CommandPlanSpec, to_strings};
 use crate::{BuildResult, ChunkArgs, StateModule};
 use crate::{Effects, StateCtx, StateError};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::text_file;
 
 /// The module `selinux`.

@@ -10,7 +10,7 @@ use super::store_undo::StoreUndo;
 use crate::named_args::NamedArgs;
 use crate::{StateCtx, StateError};
 use zagent_host::Tools;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::temp_file::PrivateTempFile;
 
 /// How long it may take, an image that has to be fetched included.

@@ -13,7 +13,7 @@ use crate::gem::Gem;
 use crate::npm::Npm;
 use crate::pip::Pip;
 use crate::{ChunkArgs, StateCtx, StateError, Undoable};
-use zagent_host::exec::command_options::{RunAsUser, value_text};
+use zagent_host::command_options::{RunAsUser, value_text};
 use zagent_host::{CommandOutput, Machine, Tools};
 
 /// How long a library may take.

@@ -26,7 +26,7 @@ pub(crate) fn user_and_host(given: &NamedArgs<'_>) -> (String, String) {
     let user = given
         .get("user")
         .or_else(|| given.get("name"))
-        .map(zagent_host::exec::command_options::value_text)
+        .map(zagent_host::command_options::value_text)
         .unwrap_or_default();
     (user, given.text("host").unwrap_or_else(|| "localhost".to_owned()))
 }

@@ -7,8 +7,13 @@ use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::{BuildResult, ChunkArgs, Effects, StateCtx, StateError};
 
 /// The module `stateconf`.
-pub(crate) const MODULE: StateModule =
-    StateModule { name: "stateconf", build, functions: &[], undo: &[], description: "" };
+pub(crate) const MODULE: StateModule = StateModule {
+    name: "stateconf",
+    build,
+    functions: &[],
+    undo: &[],
+    description: include_str!("description.txt"),
+};
 
 static STATES: StoreModule = StoreModule {
     functions: &[StoreFunction::new("set", plan_nothing), StoreFunction::new("context", plan_nothing)],

@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 
 use crate::functions::{ExecFunction, change_fn, fs_error, optional_text_arg, query_fn, text_arg};
 use crate::sysctl::parameters as sysctl;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::text_file;
 use zagent_host::{Machine, Tools};
 

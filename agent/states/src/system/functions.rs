@@ -9,7 +9,7 @@ use zagent_config::error_chain;
 use zagent_config::paths::{DEFAULT_ROOT, Paths};
 
 use crate::functions::{ExecFunction, change_fn};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::reboot;
 use zagent_host::{Machine, Tools};
 

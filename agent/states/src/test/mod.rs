@@ -121,9 +121,7 @@ impl FixedOrRandom {
 
 impl TestState {
     fn comment(&self, default: &str) -> String {
-        self.args
-            .get("comment")
-            .map_or_else(|| default.to_owned(), zagent_host::exec::command_options::value_text)
+        self.args.get("comment").map_or_else(|| default.to_owned(), zagent_host::command_options::value_text)
     }
 
     /// What a real run answers.
@@ -140,7 +138,7 @@ impl TestState {
                 if changes.pick() { answer.with_changes() } else { answer }
             }
             TestFunction::Notification => match self.args.get("text").filter(|t| t.is_truthy()) {
-                Some(text) => TestReply::new(true, zagent_host::exec::command_options::value_text(text)),
+                Some(text) => TestReply::new(true, zagent_host::command_options::value_text(text)),
                 None => return Err(argument_error(ctx, "Missing required argument text.")),
             },
             TestFunction::Pillar => {

@@ -3,7 +3,7 @@
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Map, Value};
 
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// One argument: its name, what Python calls the type, and whether a value is of it.
 type PillarTypeCheck = (&'static str, Option<&'static str>, fn(&Value) -> bool);

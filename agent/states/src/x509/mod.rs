@@ -28,8 +28,8 @@ use crate::{
     StateModule,
 };
 use zagent_host::Machine;
-use zagent_host::accounts::account_ids;
 use zagent_host::fs::FileMeta;
+use zagent_host::machine::account_ids;
 
 /// How long a certificate is good for, and when it is made anew, in days.
 const DEFAULT_DAYS_VALID: i64 = 365;

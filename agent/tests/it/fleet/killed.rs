@@ -153,7 +153,7 @@ fn watchdogs_killed_in_any_phase_continue_where_they_were() {
         let node = &fleet.nodes[at];
         let what = format!("{} is back", node.id);
         eventually(&what, || fleet.words(), || node.is_well_on("2.0.0").then_some(()));
-        let status = node.status().unwrap();
+        let status = eventually("its status", || fleet.words(), || node.status());
         assert!(status.node.rejected.is_empty(), "the version is not to blame: {status:?}");
     }
 }

@@ -26,7 +26,7 @@ fn a_repository_on_this_machine_is_followed_by_path_and_by_url() {
     let error = head(&mut client(&test_source("/no/such/place"))).unwrap_err();
     assert_eq!(
         (error.kind, error.to_string().as_str()),
-        (SourceErrorKind::NoRepository, "there is no `/no/such/place`")
+        (SourceErrorKind::NoRepository, "`/no/such/place` does not exist")
     );
     let error = head(&mut client(&test_source(fixture.dir.path().to_str().unwrap()))).unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::NoRepository, "{error}");

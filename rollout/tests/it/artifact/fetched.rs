@@ -42,8 +42,8 @@ fn a_binary_is_fetched_completely_or_not_at_all() {
         ("/short", "has 1000000 bytes", false),
         ("/cut", "cannot fetch", true),
         ("/long", "more than the 1300000 bytes", false),
-        ("/none", "answers 404", false),
-        ("/busy", "answers 503", true),
+        ("/none", "answers with HTTP 404", false),
+        ("/busy", "answers with HTTP 503", true),
         ("/away", "without https", false),
         ("/round", "more than 5 times", false),
     ] {

@@ -39,7 +39,7 @@ fn the_agent_is_restarted_reloaded_and_stopped_with_the_watchdog() {
     // Another watchdog does not interfere: it names the running one, and exits.
     let (ended, said) = site.second();
     assert_eq!(ended.code(), Some(101), "{ended:?}: {said}");
-    assert!(said.contains(&format!("Taken {{ holder: \"process {}\" }}", site.pid())), "{said}");
+    assert!(said.contains(&format!("AlreadyRunning {{ holder: \"process {}\" }}", site.pid())), "{said}");
     let status = site.status().unwrap();
     assert_eq!(status.child.unwrap().pid as i32, second.0, "the first one keeps running");
     site.signal(Signal::TERM);
@@ -221,7 +221,7 @@ fn a_broken_watchdog_is_tried_twice_and_the_installed_one_continues() {
     assert_eq!(report.taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
     site.until("the note", |site| {
         site.revive();
-        site.status().filter(|status| status.notes.iter().any(|note| note.contains("it died 2 times")))
+        site.status().filter(|status| status.notes.iter().any(|note| note.contains("it exited 2 times")))
     });
     assert_eq!(std::fs::read_to_string(site.path("deaths")).unwrap().lines().count(), 2);
     let status = site.status().unwrap();

@@ -26,7 +26,7 @@ fn a_hostile_tree_is_refused() {
         ("40000", ".Git ", &inner, "a refused name"),
         ("40000", "git~1", &inner, "a refused name"),
         ("40000", ".g\u{200c}it", &inner, "a refused name"),
-        ("120000", "link", &blob, "the link `link`"),
+        ("120000", "link", &blob, "the symlink `link`"),
         ("120000", "link", &out, "the symlink `link` points outside the tree"),
         ("160000", "module", &commit, "`module` is a submodule"),
     ];
@@ -83,7 +83,11 @@ fn a_hostile_directory_is_refused() {
     let at = dir.join("evil");
     let table: [(&str, &dyn Fn(), &str); 4] = [
         ("a pipe", &|| mknod(&at), "`evil` is a pipe"),
-        ("a link out", &|| symlink("/etc/passwd", &at).unwrap(), "the link `evil`"),
+        (
+            "a link out",
+            &|| symlink("/etc/passwd", &at).unwrap(),
+            "the symlink `evil` points outside the tree",
+        ),
         ("a link up", &|| symlink("../../x", &at).unwrap(), "the symlink `evil` points outside the tree"),
         ("a socket", &|| drop(std::os::unix::net::UnixListener::bind(&at).unwrap()), "`evil` is a socket"),
     ];

@@ -8,7 +8,7 @@ use super::{OPTIONS, OptionShape, command_words, env_variables, find_declared, o
 use crate::functions::string_list;
 use crate::named_args::NamedArgs;
 use crate::shared::docker::variable_name;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// What of a container differs from what is declared: by place, how it is and how it should be.
 /// `image` is what the program shows of its image.

@@ -12,7 +12,7 @@ use zagent_config::{Map, Value};
 pub(crate) use self::differences::differences;
 pub(crate) use self::networks::container_networks;
 use crate::named_args::NamedArgs;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::exec::shell_words;
 
 /// What a parameter is like.

@@ -5,7 +5,7 @@ use zagent_config::{Map, Value};
 
 use super::{differences, text_list};
 use crate::named_args::NamedArgs;
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 
 /// A network that a container is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use zagent_config::{Map, Value};
 use crate::functions::{flag_arg, fs_error, optional_text_arg, text_arg};
 use rustix::fs::OFlags;
 use zagent_host::Machine;
-use zagent_host::accounts::account_ids;
 use zagent_host::fs::{Disk, FileKind, FileMeta, FileSystem};
+use zagent_host::machine::account_ids;
 use zagent_host::machine::path_error;
 
 fn path_arg(args: &FunctionArgs<Value>, name: &str) -> Result<PathBuf, FunctionError> {

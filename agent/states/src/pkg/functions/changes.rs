@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 
 use super::read_database;
 use crate::functions::{flag_arg, optional_text_arg, string_list, text_arg};
-use zagent_host::exec::command_options::value_text;
+use zagent_host::command_options::value_text;
 use zagent_host::packages;
 use zagent_host::packages::{PkgAction, PkgActionOptions, PkgDb, PkgRunner, PkgTarget};
 use zagent_host::{Machine, Tools};

@@ -4,9 +4,9 @@ use zagent_config::{Diagnostic, SecretMask};
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunProgress, RunReport};
 
-use super::report::ReportView;
-use super::{ReportFormat, Ui};
 use crate::draw::diagnostic::{Severity, render_diagnostic};
+use crate::output::report::ReportView;
+use crate::output::{ReportFormat, Ui};
 use zagent_daemon::run_output::{Messages, RunOutput};
 
 /// Prints a run in a format.

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use zagent_config::{Map, Value};
 
-use super::shell_words;
-use crate::accounts::{self, account_ids};
+use crate::accounts;
+use crate::exec::shell_words;
 use crate::exec::{ExecCommand, ExecError, ExitOutcome, ExitReason, UserIds};
+use crate::machine::account_ids;
 use crate::{CancelToken, Machine};
 
 /// The shell when nothing else is said.

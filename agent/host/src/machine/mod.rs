@@ -6,6 +6,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "programs are looked up in the agent's own `PATH`")]
 
+pub mod account_files;
+pub mod account_ids;
+
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -17,9 +20,9 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use zagent_config::FunctionError;
 
-use crate::accounts::account_ids::AccountIds;
 use crate::exec::{self, ExecCommand, ExecError, ExitOutcome};
 use crate::fs::{Disk, FsError, FsRoot};
+use crate::machine::account_ids::AccountIds;
 use crate::undo::UndoJournal;
 
 /// Where programs are looked for when the environment does not say.

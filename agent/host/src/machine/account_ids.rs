@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-use super::{GroupEntry, PasswdEntry, read_groups, read_passwd};
+use super::account_files::{GroupEntry, PasswdEntry, read_groups, read_passwd};
 use crate::Machine;
 
 /// The numbers of users and groups of one machine.
