@@ -3,6 +3,8 @@
 //! Law: a line that a shell would only hand on is started without one. What cannot be had (a user, a directory, a shell) is
 //! told in Salt's words before anything runs.
 
+#![expect(clippy::disallowed_methods, reason = "a command inherits `PATH`, and has a deadline")]
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -10,11 +10,11 @@ use crate::output::{ReportFormat, Ui};
 use zagent_daemon::run_output::{Messages, RunOutput};
 
 /// Prints a run in a format.
-pub struct RunPrinter<'a, 'u> {
+pub(crate) struct RunPrinter<'a, 'u> {
     /// Where to print.
-    pub ui: &'a mut Ui<'u>,
+    pub(crate) ui: &'a mut Ui<'u>,
     /// Format of the report.
-    pub format: ReportFormat,
+    pub(crate) format: ReportFormat,
 }
 
 impl Messages for Ui<'_> {

@@ -2,6 +2,12 @@
 //!
 //! `idle` has its own binary: it measures the CPU time of its process.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests use the machine directly, and fail when they cannot"
+)]
+
 mod crash;
 mod daemon;
 mod fleet;

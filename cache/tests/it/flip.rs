@@ -3,7 +3,6 @@
 //! `FLIPS=n` sets the number of changes.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -3,6 +3,12 @@
 //! Two suites have their own binary: `disk_full` turns fail points on for its whole process, and `idle` measures the CPU
 //! time and the descriptors of its process.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests use the machine directly, and fail when they cannot"
+)]
+
 mod crash;
 mod flip;
 mod malicious;

@@ -49,7 +49,7 @@ fn every_modification_is_detected() {
     let touches: [TamperCase; 12] = [
         ("edited", "states/top.sls", "size", |d| fs::write(d.join("states/top.sls"), "evil").unwrap()),
         ("edited in secret", "states/top.sls", "different content", |d| {
-            rewrite(&d.join("states/top.sls"), b"version X")
+            rewrite(&d.join("states/top.sls"), b"version X");
         }),
         ("removed", "states/top.sls", "missing", |d| fs::remove_file(d.join("states/top.sls")).unwrap()),
         ("added", "states/new.sls", "unexpected", |d| fs::write(d.join("states/new.sls"), "").unwrap()),

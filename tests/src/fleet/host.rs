@@ -220,7 +220,9 @@ impl Host {
         }
         let (mut next, mut actions) = step(&self.node, event.clone(), time);
         match &mut next.phase {
-            NodePhase::RollingBack { why, .. } if wrong == Wrong::NoDeadline && why.starts_with("nobody") => {
+            NodePhase::RollingBack { why, .. }
+                if wrong == Wrong::NoDeadline && why.starts_with("the driver did not confirm") =>
+            {
                 (next, actions) = (self.node.clone(), vec![]);
             }
             NodePhase::Soaking { order, since, deadline, .. } if wrong == Wrong::Patient => {

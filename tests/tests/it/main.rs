@@ -1,5 +1,11 @@
 //! The tests across all crates, in one binary: `cargo test -p zagent-tests --test it corpus::` runs one suite.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests use the machine directly, and fail when they cannot"
+)]
+
 mod attacks;
 mod container;
 mod converge;
