@@ -4,6 +4,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a plan is saved with the time of its compile")]
 
+mod empty_plan;
+
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,7 +14,6 @@ use zagent_config::settings::Settings;
 use zagent_config::{SecretMask, Value};
 use zagent_host::Machine;
 
-use crate::empty_plan;
 use crate::error::AgentError;
 use crate::run_output::Messages;
 use zagent_run::plan_cache::{self, CachedPlan, CompileTrace, PlanKey};

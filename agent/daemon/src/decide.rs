@@ -13,7 +13,7 @@
 use jiff::{SignedDuration, Timestamp};
 use zagent_config::ids::Revision;
 
-use super::memory::{HeldRevision, HoldReason, TestingAncestry};
+use crate::held_revision::{HeldRevision, HoldReason};
 use crate::operator::pin::{NodePin, PinTarget};
 
 /// Time until a refused revision is checked again: keys and clocks change too.
@@ -71,6 +71,17 @@ pub(crate) struct RemoteOffer {
     pub head: Option<Revision>,
     /// The head of the testing branch.
     pub testing: Option<Revision>,
+}
+
+/// Whether a testing branch is based on the followed branch.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct TestingAncestry {
+    /// The head of the testing branch.
+    pub testing: Revision,
+    /// Head of the followed branch.
+    pub head: Revision,
+    /// True when it is.
+    pub counts: bool,
 }
 
 /// What the node knows about itself.

@@ -10,10 +10,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use zagent_cache::source::{RemoteHeads, Remotes, SourceError};
 use zagent_config::ids::Revision;
+use zagent_config::settings::RemoteSettings;
 
-use super::decide::{RemoteOffer, RevisionRole, SyncDecision};
-use super::operator_orders::OperatorOrders;
-use crate::status::HealthStatus;
+use crate::decide::{RemoteOffer, RevisionRole, SyncDecision, TestingAncestry};
+use crate::health::HealthStatus;
+use crate::held_revision::{HeldRevision, HoldReason};
+use crate::operator_orders::OperatorOrders;
 use zagent_config::error_chain;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
@@ -49,17 +51,6 @@ pub struct AgentMemory {
     pub verified: Option<Timestamp>,
     /// What is known about the testing branch.
     pub weighed: Option<TestingAncestry>,
-}
-
-/// Whether a testing branch is based on the followed branch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TestingAncestry {
-    /// The head of the testing branch.
-    pub testing: Revision,
-    /// Head of the followed branch.
-    pub head: Revision,
-    /// True when it is.
-    pub counts: bool,
 }
 
 impl AgentMemory {
@@ -129,6 +120,12 @@ impl AgentMemory {
         let since =
             self.newest.as_ref().filter(|newest| newest.revision == revision).map_or(now, |n| n.since);
         self.newest = Some(NewestRevision { revision, branch, remote: found.url.clone(), since });
+    }
+
+    /// The head of the followed branch, as it was last seen: not one of a testing branch.
+    pub(crate) fn followed_head(&self, remotes: &[RemoteSettings]) -> Option<&Revision> {
+        let is_followed = |branch: &str| remotes.iter().any(|remote| remote.branch == branch);
+        self.newest.as_ref().filter(|newest| is_followed(&newest.branch)).map(|newest| &newest.revision)
     }
 
     /// Records why a revision is held back. A continuing reason keeps its start time; a reason found again by
@@ -255,61 +252,6 @@ pub struct NewestRevision {
     pub remote: String,
     /// When it was first seen.
     pub since: Timestamp,
-}
-
-/// Why a revision is not current.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldRevision {
-    /// The revision.
-    pub revision: Revision,
-    /// Kind of reason.
-    pub why: HoldReason,
-    /// Reason, with what to do.
-    pub message: String,
-    /// Since when.
-    pub since: Timestamp,
-    /// Number of attempts since.
-    #[serde(default)]
-    pub tries: u32,
-}
-
-/// Kinds of reasons to hold back a revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HoldReason {
-    /// It failed verification.
-    Refused,
-    /// It failed its health checks.
-    Quarantined,
-    /// The agent is paused.
-    Paused,
-    /// The node is pinned to another revision.
-    Pinned,
-    /// A rollout keeps the node on another revision.
-    Rollout,
-    /// No maintenance window is open.
-    Window,
-    /// It could not be fetched.
-    Unfetched,
-    /// It does not compile for this node.
-    Broken,
-}
-
-impl HoldReason {
-    /// Label of the reason.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Quarantined => "quarantined",
-            Self::Paused => "paused",
-            Self::Pinned => "pinned",
-            Self::Rollout => "rollout",
-            Self::Window => "window",
-            Self::Unfetched => "unfetched",
-            Self::Broken => "broken",
-        }
-    }
 }
 
 /// Last known state of a remote.

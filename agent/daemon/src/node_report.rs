@@ -11,13 +11,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 use zagent_cache::Cache;
-use zagent_config::ids::RolloutId;
 use zagent_config::settings::{self, BoardKind, MaintenanceWindow, Settings};
 use zagent_rollout::PROTOCOL;
 use zagent_rollout::board::BoardError;
 use zagent_rollout::board_stores::BoardRecords;
-use zagent_rollout::record::{Component, RolloutRecord};
-use zagent_rollout::records::Records;
+use zagent_rollout::record::Component;
 use zagent_rollout::report::{AgentProcess, NodeActivity, NodeReport, ReportedRun};
 
 use super::memory::AgentMemory;
@@ -191,19 +189,6 @@ pub fn open_records(settings: &Settings) -> Result<Option<BoardRecords>, BoardEr
         && settings.board.kind == BoardKind::None
         && !settings.source.remotes.iter().any(is_git);
     if has_none { Ok(None) } else { BoardRecords::open(settings).map(Some) }
-}
-
-/// What the record store holds.
-pub(crate) struct FoundRecords {
-    pub records: Vec<RolloutRecord>,
-    /// Rollouts with unreadable records.
-    pub unread: Vec<RolloutId>,
-}
-
-/// All records.
-pub(crate) fn read_records(records: &mut dyn Records) -> Result<FoundRecords, BoardError> {
-    let all = records.list()?.into_iter().map(|held| held.value).collect();
-    Ok(FoundRecords { records: all, unread: records.unreadable() })
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use zagent_config::ids::Revision;
 use zagent_config::paths::Paths;
 use zagent_config::settings::MaintenanceWindow;
 
-use super::memory::HoldReason;
-use super::rollout_state::RolloutState;
+use crate::held_revision::HoldReason;
 use crate::operator::pause::Pause;
 use crate::operator::pin::NodePin;
 use crate::operator::quarantine::Quarantine;
 use crate::operator::{clock_text, windows};
+use crate::rollout_state::RolloutState;
 use zagent_config::error_chain;
 use zagent_config::json_file::JsonFileError;
 

@@ -23,7 +23,8 @@ use zagent_config::settings::{RemoteSettings, Settings};
 
 use super::decide::{NodeView, RemoteOffer, RevisionRole, SyncDecision, decide_revision};
 use super::handover::Handover;
-use super::memory::{AgentMemory, HeldRevision, HoldReason};
+use super::held_revision::{HeldRevision, HoldReason};
+use super::memory::AgentMemory;
 use super::operator_orders::OperatorOrders;
 use super::trial::GenerationTrial;
 use crate::error::AgentError;

@@ -1,9 +1,13 @@
-//! One turn of the agent: sync, select the source, run, then check the health of the host (`post_run.rs`).
+//! One turn of the agent: sync, select the source, run, then check the health of the host (`turn/post_run.rs`).
 
 #![expect(
     clippy::disallowed_methods,
     reason = "a step of the turn: it reads the clock and hands time to decisions"
 )]
+
+mod follow_rollout;
+mod post_run;
+mod rollout_records;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,27 +17,20 @@ use zagent_cache::{Cache, CacheError, CheckDepth, Generation};
 use zagent_config::settings::Settings;
 
 use super::handover::Handover;
-use super::memory::{AgentMemory, HeldRevision, HoldReason};
+use super::held_revision::{HeldRevision, HoldReason};
+use super::memory::AgentMemory;
 use super::operator_orders::OperatorOrders;
-use super::rollout_state::{RolloutState, TurnWork};
+use super::rollout_state::RolloutState;
 use super::states_source::{self, SourceGuard, StatesSource};
 use super::sync::{self, StatesSync, SyncOptions, SyncOutcome};
 use super::turn_runner::TurnRunner;
 use crate::error::{AgentError, ExitStatus};
-use zagent_config::SecretMask;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_host::{CancelToken, Machine};
 use zagent_run::{RunReport, RunTrigger};
 
-/// A run, and its secret mask.
-#[derive(Debug)]
-pub struct CompletedRun {
-    /// Its report.
-    pub report: RunReport,
-    /// Secret mask.
-    pub mask: SecretMask,
-}
+use follow_rollout::TurnWork;
 
 /// A turn.
 pub struct Turn<'a> {

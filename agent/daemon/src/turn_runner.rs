@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zagent_compiler::CompileOutput;
+use zagent_config::SecretMask;
 use zagent_config::settings::Settings;
 
 use crate::compile_job::{CompileJob, PlanCacheUse};
@@ -15,9 +16,8 @@ use crate::error::AgentError;
 use crate::plan_run::PlanRun;
 use crate::run_output::RunOutput;
 use crate::states_source::StatesSource;
-use crate::turn::CompletedRun;
 use zagent_host::CancelToken;
-use zagent_run::{RunOptions, RunTrigger};
+use zagent_run::{RunOptions, RunReport, RunTrigger};
 
 /// Compiles and runs for a turn.
 pub struct TurnRunner<'a> {
@@ -35,6 +35,15 @@ pub struct TurnRunner<'a> {
     pub output: &'a mut dyn RunOutput,
     /// The last revision that compiled, until it is run.
     pub checked: Option<CheckedRevision>,
+}
+
+/// A run, and its secret mask.
+#[derive(Debug)]
+pub struct CompletedRun {
+    /// Its report.
+    pub report: RunReport,
+    /// Secret mask.
+    pub mask: SecretMask,
 }
 
 /// A revision that compiled.

@@ -342,7 +342,7 @@ impl StatusView<'_> {
         }
         let tone = if sick.iter().any(|v| v.required) { StatusTone::Bad } else { StatusTone::Attention };
         let kind = |required| if required { "required" } else { "wanted" };
-        let one = |v: &&zagent_daemon::status::HealthStatus| {
+        let one = |v: &&zagent_daemon::health::HealthStatus| {
             format!("{} ({}) failed: {}", v.name, kind(v.required), v.message)
         };
         let all: Vec<String> = sick.iter().map(one).collect();

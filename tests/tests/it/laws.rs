@@ -21,8 +21,8 @@ const CRATES: [&str; 10] = [
 ];
 
 /// The crates whose modules have an order, by their directory.
-const LAYERED: [&str; 8] =
-    ["config", "compiler", "cache", "rollout", "agent/host", "agent/run", "agent", "tests"];
+const LAYERED: [&str; 9] =
+    ["config", "compiler", "cache", "rollout", "agent/host", "agent/run", "agent/daemon", "agent", "tests"];
 
 /// Modules that still depend on each other. None may join them.
 const KNOWN_CYCLES: [(&str, &[&str]); 1] = [("agent/host", &["fs", "undo"])];

@@ -17,7 +17,7 @@ use super::Daemon;
 use super::driver_thread::DriverThread;
 use super::job::{Job, JobKind};
 use super::rollout_thread::{RolloutThread, RolloutThreadEvent};
-use crate::memory::HoldReason;
+use crate::held_revision::HoldReason;
 use crate::rollout_state::{RolloutHold, RolloutState};
 use crate::status;
 use crate::{node_report, sync};

@@ -14,7 +14,7 @@ use zagent_rollout::report::NodeReport;
 
 use super::DaemonEvent;
 use crate::node_report;
-use crate::rollout_state::RolloutState;
+use crate::rollout_state::{self, RolloutState};
 use zagent_config::error_chain;
 
 /// Stack for certificate checks.
@@ -105,7 +105,7 @@ impl NodeStores {
             self.records = node_report::open_records(&self.settings).map_err(|error| error_chain(&error))?;
         }
         let Some(records) = &mut self.records else { return Ok(()) };
-        let all = node_report::read_records(records).map_err(|error| error_chain(&error));
+        let all = rollout_state::read_records(records).map_err(|error| error_chain(&error));
         if all.is_err() {
             self.records = None;
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use zagent_config::settings::HealthSettings;
 
@@ -36,6 +37,30 @@ pub struct HealthResult {
     pub said: String,
     /// Number of attempts.
     pub tries: usize,
+}
+
+/// Last result of a health check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthStatus {
+    /// Its name.
+    pub name: String,
+    /// True when its failure triggers a rollback.
+    pub required: bool,
+    /// True when it passed.
+    pub healthy: bool,
+    /// Message.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl HealthStatus {
+    /// Result of a check round that ended at a time.
+    #[must_use]
+    pub(crate) fn from_result(verdict: &HealthResult, at: Timestamp) -> Self {
+        let HealthResult { name, required, ok, said, .. } = verdict;
+        Self { name: name.clone(), required: *required, healthy: *ok, message: said.clone(), at }
+    }
 }
 
 /// Runs all checks; results are in the order of the checks. `between` is the interval between two attempts.

@@ -3,7 +3,7 @@
 use zagent_config::settings::{ConfigFragment, MergedConfig};
 
 use super::*;
-use crate::memory::HoldReason;
+use crate::held_revision::HoldReason;
 use crate::operator::pause::Pause;
 use crate::operator::pin::NodePin;
 

@@ -4,7 +4,6 @@
 //! the node, so that a node without a connection still knows its orders. An order cannot be undone by an
 //! older version of its record.
 
-pub(crate) mod follow;
 pub(crate) mod observe;
 pub(crate) mod status;
 pub(crate) mod stay;
@@ -25,7 +24,7 @@ use zagent_rollout::record::{Component, RolloutMode, RolloutProfile, RolloutReco
 use zagent_rollout::report::NodeReport;
 use zagent_rollout::{node, targeting, waves};
 
-pub(crate) use follow::TurnWork;
+pub(crate) use observe::read_records;
 pub(crate) use stay::RolloutPlacement;
 
 use super::decide::RolloutConstraint;

@@ -2,28 +2,31 @@
 //!
 //! Law: a read error changes nothing: the node uses what it read last.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a step of the turn: it reads the clock and hands time to decisions"
-)]
+#![expect(clippy::disallowed_methods, reason = "a damaged file is moved aside")]
 
-use jiff::Timestamp;
-use zagent_cache::Cache;
+use zagent_config::error_chain;
+use zagent_config::ids::RolloutId;
+use zagent_config::json_file::JsonFileError;
 use zagent_config::paths::Paths;
-use zagent_config::settings::BoardKind;
-use zagent_rollout::board_stores::BoardReports;
-use zagent_rollout::records::Reports;
+use zagent_rollout::board::BoardError;
+use zagent_rollout::record::RolloutRecord;
+use zagent_rollout::records::Records;
 use zagent_rollout::report::NodeReport;
 
 use super::RolloutState;
-use crate::memory::AgentMemory;
-use crate::node_report::FoundRecords;
-use crate::operator_orders::OperatorOrders;
-use crate::turn::Turn;
-use crate::turn_runner::TurnRunner;
-use crate::{node_report, sync};
-use zagent_config::error_chain;
-use zagent_config::json_file::JsonFileError;
+
+/// What the record store holds.
+pub(crate) struct FoundRecords {
+    pub records: Vec<RolloutRecord>,
+    /// Rollouts with unreadable records.
+    pub unread: Vec<RolloutId>,
+}
+
+/// All records.
+pub(crate) fn read_records(records: &mut dyn Records) -> Result<FoundRecords, BoardError> {
+    let all = records.list()?.into_iter().map(|held| held.value).collect();
+    Ok(FoundRecords { records: all, unread: records.unreadable() })
+}
 
 impl RolloutState {
     /// Moves an unreadable file aside and logs an error: its content is lost, and the records are read again.
@@ -64,54 +67,5 @@ impl RolloutState {
             rollout_state.observe(&records, me);
         })
         .map(drop)
-    }
-}
-
-impl Turn<'_> {
-    /// Publishes a report of this node to the board, once.
-    pub fn publish_report(&self, runner: &mut TurnRunner<'_>) {
-        let settings = self.settings;
-        if settings.board.kind == BoardKind::None {
-            return;
-        }
-        let (paths, now) = (settings.paths(), Timestamp::now());
-        let current = Cache::open(&paths, &settings.source).and_then(|cache| cache.current()).ok().flatten();
-        let (memory, orders) = (AgentMemory::load(&paths.memory()), OperatorOrders::read(&paths, now));
-        let moment = node_report::ReportInputs {
-            revision: current.as_ref().map(|current| sync::plain_revision(&current.record().revision)),
-            memory: &memory,
-            orders: &orders,
-            windows: &settings.windows,
-            since: None,
-            now,
-        };
-        let report = node_report::current_report(&node_report::base_report(settings), &moment);
-        let told = BoardReports::open(settings)
-            .and_then(|reports| reports.map_or(Ok(()), |mut reports| reports.put(&report)));
-        if let Err(error) = told {
-            runner.warn(&format!(
-                "cannot publish the report of this node to the board: {}",
-                error_chain(&error)
-            ));
-        }
-    }
-
-    /// Reads the records.
-    pub(crate) fn read_records(&self, runner: &mut TurnRunner<'_>) {
-        let heard = node_report::open_records(self.settings).map_err(|error| error_chain(&error)).and_then(
-            |records| {
-                let Some(mut records) = records else { return Ok(()) };
-                let all = node_report::read_records(&mut records).map_err(|error| error_chain(&error))?;
-                let paths = self.settings.paths();
-                if !RolloutState::is_news(&paths, &all) {
-                    return Ok(());
-                }
-                RolloutState::store_records(&paths, all, &node_report::base_report(self.settings))
-                    .map_err(|error| error_chain(&error))
-            },
-        );
-        if let Err(words) = heard {
-            runner.warn(&format!("cannot read the rollout records, using the last known ones: {words}"));
-        }
     }
 }

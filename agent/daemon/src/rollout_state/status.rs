@@ -1,15 +1,40 @@
 //! Rollout state of a node in, text out.
 
-use zagent_config::ids::{NodeId, short_revision};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use zagent_config::ids::{NodeId, RolloutId, short_revision};
 use zagent_rollout::phase::{NodeOutcome, NodePhase};
 use zagent_rollout::record::{RolloutRecord, RolloutStatus};
 
 use super::RolloutState;
-use crate::status::RolloutSummary;
 
 /// Why a node that waits for rollouts takes nothing by itself.
 pub(crate) const ONLY_ROLLOUTS: &str = "`rollout.follow` is `rollouts`: only a rollout moves this node; \
                                         `zagent rollout start --component states` begins one";
+
+/// A states rollout, from the view of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolloutSummary {
+    /// Its name.
+    pub id: RolloutId,
+    /// Target commit.
+    pub to: String,
+    /// State of the whole rollout; none when its record is gone.
+    pub state: Option<RolloutStatus>,
+    /// The batch of this node, from 1.
+    pub batch: Option<usize>,
+    /// Total number of batches.
+    pub batches: usize,
+    /// Phase of this node: `waiting`, `preparing`, `staged`, `applying`, `soaking`, `rolling-back`,
+    /// `confirmed`, `failed` or `withdrawn`.
+    pub phase: String,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// Deadline for the confirmation.
+    pub deadline: Option<Timestamp>,
+    /// Message.
+    pub message: String,
+}
 
 impl RolloutState {
     /// Why the node does not take the head, with a way out.
@@ -113,7 +138,7 @@ impl RolloutState {
     }
 
     /// Name of the phase, its start and its deadline.
-    fn phase_times(&self) -> (String, Option<jiff::Timestamp>, Option<jiff::Timestamp>) {
+    fn phase_times(&self) -> (String, Option<Timestamp>, Option<Timestamp>) {
         let (word, since, deadline) = match &self.node.phase {
             NodePhase::Idle => ("idle", None, None),
             NodePhase::Preparing { since, .. } => ("preparing", Some(*since), None),

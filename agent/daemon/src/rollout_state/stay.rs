@@ -71,12 +71,3 @@ impl RolloutState {
         .map(drop)
     }
 }
-
-/// The head of the followed branch, as it was last seen: not one of a testing branch.
-pub(crate) fn followed_head<'m>(
-    newest: Option<&'m crate::memory::NewestRevision>,
-    remotes: &[zagent_config::settings::RemoteSettings],
-) -> Option<&'m Revision> {
-    let is_followed = |branch: &str| remotes.iter().any(|remote| remote.branch == branch);
-    newest.filter(|newest| is_followed(&newest.branch)).map(|newest| &newest.revision)
-}

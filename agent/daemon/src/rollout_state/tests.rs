@@ -14,9 +14,9 @@ use zagent_rollout::record::{
 use zagent_rollout::report::{NodeActivity, NodeReport};
 use zagent_rollout::{BatchSize, PROTOCOL, Span};
 
+use super::observe::FoundRecords;
 use super::{RolloutHold, RolloutPlacement, RolloutState};
 use crate::decide::RolloutConstraint;
-use crate::node_report::FoundRecords;
 
 const OLD: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const NEW: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";

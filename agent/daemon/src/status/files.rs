@@ -12,11 +12,10 @@ use zagent_config::paths::Paths;
 use zagent_config::settings::{self, Settings};
 
 use super::{
-    CurrentGeneration, HealthStatus, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry,
-    StatusInputs, WindowStatus,
+    CurrentGeneration, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry, StatusInputs,
+    WindowStatus,
 };
 use crate::RolloutState;
-use crate::health;
 use crate::operator::pause::Pause;
 use crate::operator::pin::NodePin;
 use crate::operator::quarantine::Quarantine;
@@ -152,15 +151,6 @@ impl From<&crate::operator::quarantine::QuarantinedRevision> for QuarantineStatu
 impl From<reboot::RebootNeed> for RebootStatus {
     fn from(need: reboot::RebootNeed) -> Self {
         Self { reason: need.reason, since: need.since, at: None }
-    }
-}
-
-impl HealthStatus {
-    /// Result of a check round that ended at a time.
-    #[must_use]
-    pub(crate) fn from_result(verdict: &health::HealthResult, at: Timestamp) -> Self {
-        let health::HealthResult { name, required, ok, said, .. } = verdict;
-        Self { name: name.clone(), required: *required, healthy: *ok, message: said.clone(), at }
     }
 }
 

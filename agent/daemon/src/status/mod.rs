@@ -12,10 +12,10 @@ pub use files::read_offline;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use zagent_config::ids::RolloutId;
-use zagent_rollout::record::RolloutStatus;
 
+use crate::health::HealthStatus;
 use crate::operator::pin::PinTarget;
+pub use crate::rollout_state::status::RolloutSummary;
 use crate::{AgentMemory, HeldRevision, HoldReason, LastRun, NewestRevision, RemoteHealth};
 
 /// A run that should have started this long ago is overdue.
@@ -156,30 +156,6 @@ pub struct PinStatus {
     pub since: Timestamp,
 }
 
-/// A states rollout, from the view of this node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RolloutSummary {
-    /// Its name.
-    pub id: RolloutId,
-    /// Target commit.
-    pub to: String,
-    /// State of the whole rollout; none when its record is gone.
-    pub state: Option<RolloutStatus>,
-    /// The batch of this node, from 1.
-    pub batch: Option<usize>,
-    /// Total number of batches.
-    pub batches: usize,
-    /// Phase of this node: `waiting`, `preparing`, `staged`, `applying`, `soaking`, `rolling-back`,
-    /// `confirmed`, `failed` or `withdrawn`.
-    pub phase: String,
-    /// Since when.
-    pub since: Option<Timestamp>,
-    /// Deadline for the confirmation.
-    pub deadline: Option<Timestamp>,
-    /// Message.
-    pub message: String,
-}
-
 /// A service that should respond and does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreachableService {
@@ -230,21 +206,6 @@ pub struct RebootStatus {
     pub since: Option<Timestamp>,
     /// When the agent reboots; none when someone else must do it.
     pub at: Option<Timestamp>,
-}
-
-/// Last result of a health check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HealthStatus {
-    /// Its name.
-    pub name: String,
-    /// True when its failure triggers a rollback.
-    pub required: bool,
-    /// True when it passed.
-    pub healthy: bool,
-    /// Message.
-    pub message: String,
-    /// When.
-    pub at: Timestamp,
 }
 
 /// Inputs of a status.

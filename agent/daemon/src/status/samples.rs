@@ -4,7 +4,8 @@
 
 use jiff::Timestamp;
 
-use super::{CurrentGeneration, DaemonStatus, HealthStatus, ScheduledEntry, StatusInputs, UpcomingEvents};
+use super::{CurrentGeneration, DaemonStatus, ScheduledEntry, StatusInputs, UpcomingEvents};
+use crate::health::HealthStatus;
 use crate::{AgentMemory, LastRun, NewestRevision, RemoteHealth};
 
 /// Commit that the host is on.

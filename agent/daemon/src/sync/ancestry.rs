@@ -8,8 +8,8 @@ use zagent_config::error_chain;
 use zagent_config::ids::Revision;
 
 use super::{NotTaken, StatesSync, SyncOptions, testing_branch};
-use crate::decide::{NodeView, RemoteOffer};
-use crate::memory::{HoldReason, TestingAncestry};
+use crate::decide::{NodeView, RemoteOffer, TestingAncestry};
+use crate::held_revision::HoldReason;
 
 /// Depths to which a history is fetched to find out whether one commit descends from another.
 const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];

@@ -12,7 +12,7 @@ use super::{
     plain_revision,
 };
 use crate::decide::{NodeView, RemoteOffer, RevisionRole, RolloutConstraint, SyncDecision, decide_revision};
-use crate::memory::HoldReason;
+use crate::held_revision::HoldReason;
 
 impl StatesSync<'_> {
     /// Takes one revision ordered by a rollout. Remotes are contacted only for what is missing: a revision

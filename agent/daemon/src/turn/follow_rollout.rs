@@ -16,18 +16,18 @@ use zagent_cache::{Cache, Generation};
 use zagent_config::ids::Revision;
 use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, RolloutOrder, SOAK_CHECK_INTERVAL};
 
-use super::{RolloutHold, RolloutState, stay};
+use super::{Turn, TurnOutcome, save_memory};
 use crate::decide::RolloutConstraint;
 use crate::error::AgentError;
 use crate::health;
-use crate::memory::{AgentMemory, HoldReason};
+use crate::held_revision::HoldReason;
+use crate::memory::AgentMemory;
 use crate::operator_orders::OperatorOrders;
+use crate::rollout_state::{RolloutHold, RolloutState};
 use crate::states_source::StatesSource;
 use crate::sync;
 use crate::sync::{StatesSync, SyncOptions, SyncOutcome};
 use crate::trial::GenerationTrial;
-use crate::turn;
-use crate::turn::{Turn, TurnOutcome};
 use crate::turn_runner::TurnRunner;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
@@ -92,7 +92,7 @@ impl Turn<'_> {
         let soaks =
             || RolloutState::read(&paths).is_ok_and(|it| matches!(it.node.phase, NodePhase::Soaking { .. }));
         while self.trigger != RunTrigger::Rollout && soaks() {
-            turn::save_memory(work.memory, &paths, work.runner);
+            save_memory(work.memory, &paths, work.runner);
             // The driver confirms what it reads in the report.
             self.publish_report(work.runner);
             self.cancel.wait(SOAK_CHECK_INTERVAL);
@@ -137,8 +137,7 @@ impl Turn<'_> {
                 paused: work.paused,
                 follow: self.settings.rollout.follow,
             };
-            let head =
-                stay::followed_head(work.memory.newest.as_ref(), &self.settings.source.remotes).cloned();
+            let head = work.memory.followed_head(&self.settings.source.remotes).cloned();
             let asked = || rollout_state.desired_action(hold, now).map(|event| (event, true));
             let Some((next, is_asked)) = event.take().map(|event| (event, false)).or_else(asked) else {
                 break;
@@ -243,7 +242,7 @@ impl Turn<'_> {
             StatesSource::from_generation(generation).map_err(|error| AgentError::from_cache(&error))?;
         let failures = work.memory.failures;
         let tried = self.attempt(&source, work.memory, work.runner)?;
-        turn::save_memory(work.memory, &self.settings.paths(), work.runner);
+        save_memory(work.memory, &self.settings.paths(), work.runner);
         let speaks = |report: &RunReport| run_rejection(report, failures);
         let against = tried.rejection.or_else(|| tried.report.as_ref().and_then(speaks));
         // A stopped run says nothing; the next turn tries again, a limited number of times.
@@ -277,7 +276,7 @@ impl Turn<'_> {
         let trial = GenerationTrial::load(&self.settings.paths(), current.name());
         let before = trial.and_then(|trial| trial.before).unwrap_or_default();
         let lost = health::find_regressions(&before, &self.check_health(work.memory));
-        turn::save_memory(work.memory, &self.settings.paths(), work.runner);
+        save_memory(work.memory, &self.settings.paths(), work.runner);
         // Stopping the agent stops its checks too.
         if self.cancel.is_cancelled() {
             return NodeEvent::Tick;

@@ -4,7 +4,7 @@
 
 use zagent_compiler::{Compat, CompileTarget};
 
-use crate::compile_job::{CompileJob, PlanWithPillar};
+use super::{CompileJob, PlanWithPillar};
 use crate::error::AgentError;
 use crate::run_output::Messages;
 
@@ -14,7 +14,7 @@ const TOP_FILE: &str = "top.sls";
 const MAX_NAMED: usize = 8;
 
 /// Says why there is nothing to run. In Salt mode, an empty plan is a failed state instead.
-pub(crate) fn explain_empty_plan(
+pub(super) fn explain_empty_plan(
     job: &CompileJob,
     planned: &PlanWithPillar,
     messages: &mut dyn Messages,

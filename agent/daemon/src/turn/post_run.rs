@@ -14,20 +14,20 @@ use zagent_config::Value;
 use zagent_config::ids::Revision;
 use zagent_config::settings::WebhookOccasion;
 
-use super::memory::{AgentMemory, HoldReason};
-use super::rollout_state::RolloutState;
-use super::states_source::{SourceGuard, StatesSource};
-use super::sync;
-use super::trial::{GenerationTrial, MAX_TRIES};
-use super::turn::{CompletedRun, Turn, TurnOutcome, save_memory};
-use super::turn_runner::TurnRunner;
+use super::{Turn, TurnOutcome, save_memory};
 use crate::error::{AgentError, ExitStatus};
 use crate::health;
-use crate::health::{RETRY_INTERVAL, Regressions};
+use crate::health::{HealthStatus, RETRY_INTERVAL, Regressions};
+use crate::held_revision::HoldReason;
+use crate::memory::AgentMemory;
 use crate::notify::{NotifyEvent, audit, run_occasions, webhook};
 use crate::operator::quarantine::{Quarantine, QuarantinedRevision};
 use crate::operator::{reboot, windows};
-use crate::status;
+use crate::rollout_state::RolloutState;
+use crate::states_source::{SourceGuard, StatesSource};
+use crate::sync;
+use crate::trial::{GenerationTrial, MAX_TRIES};
+use crate::turn_runner::{CompletedRun, TurnRunner};
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, RunTrigger, StateOutcome, StateStatus};
@@ -180,7 +180,7 @@ impl Turn<'_> {
     pub(crate) fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
         let found = health::run_checks(self.machine, &self.settings.health, RETRY_INTERVAL, self.cancel);
         let now = Timestamp::now();
-        memory.health = found.iter().map(|verdict| status::HealthStatus::from_result(verdict, now)).collect();
+        memory.health = found.iter().map(|verdict| HealthStatus::from_result(verdict, now)).collect();
         found
     }
 
