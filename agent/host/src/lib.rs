@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 
+pub mod disk;
 pub mod facts;
 pub mod fs;
 pub mod text_file;

@@ -222,7 +222,7 @@ pub(crate) fn create_temp_dir<'a>(
     let stat = convert_stat(&rustix::fs::fstat(&dir)?)?;
     // Whoever may write to the parent may have put another directory here; an empty one of ours does no harm.
     let is_ours = stat.uid == rustix::process::geteuid().as_raw() && stat.mode & 0o077 == 0;
-    if !is_ours || !super::disk_read::read_dir_entries(dir.try_clone()?)?.is_empty() {
+    if !is_ours || !super::read_at::read_dir_entries(dir.try_clone()?)?.is_empty() {
         return Err(swapped_error());
     }
     chown(dir.as_fd(), meta.uid, meta.gid)?;

@@ -6,26 +6,18 @@
 //! ([`FsRoot`]) they are resolved inside it.
 
 pub(crate) mod atomic_write;
-pub(crate) mod cross_device;
-pub(crate) mod dir_sync;
-pub mod disk;
-pub(crate) mod disk_read;
-pub(crate) mod disk_write;
 pub mod flags;
 pub mod overlay;
 pub(crate) mod path_at;
+pub(crate) mod read_at;
 pub mod root;
 pub mod stat;
-#[cfg(test)]
-pub mod tests;
-pub(crate) mod tree_walk;
 pub mod umask;
 pub(crate) mod xattr;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use disk::Disk;
 pub use overlay::Overlay;
 pub(crate) use root::FsRoot;
 pub use umask::UmaskGuard;

@@ -84,7 +84,7 @@ impl PathAt {
     /// The content of the file there; a link is not followed.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        super::disk_read::read_all(&rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?)
+        super::read_at::read_all(&rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?)
     }
 
     /// Where it really is: the same place also when a link or directory that led to it is gone.

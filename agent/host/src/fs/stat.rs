@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Timespec};
 
 use super::{FileKind, Stat};
 
@@ -38,4 +38,12 @@ pub(crate) fn convert_kind(kind: FileType) -> Option<FileKind> {
         FileType::Socket => FileKind::Socket,
         FileType::Unknown => return None,
     })
+}
+
+/// The kernel's word for a time; not every number is one.
+pub(crate) fn timespec(nanoseconds: i128) -> io::Result<Timespec> {
+    let error = |_| io::Error::new(io::ErrorKind::InvalidInput, "the time is out of range");
+    let seconds = i64::try_from(nanoseconds.div_euclid(1_000_000_000)).map_err(error)?;
+    let rest = i64::try_from(nanoseconds.rem_euclid(1_000_000_000)).map_err(error)?;
+    Ok(Timespec { tv_sec: seconds, tv_nsec: rest })
 }

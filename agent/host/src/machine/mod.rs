@@ -20,8 +20,9 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use zagent_config::FunctionError;
 
+use crate::disk::Disk;
 use crate::exec::{self, ExecCommand, ExecError, ExitOutcome};
-use crate::fs::{Disk, FsError, FsRoot};
+use crate::fs::{FsError, FsRoot};
 use crate::machine::account_ids::AccountIds;
 use crate::undo::UndoJournal;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::frame;
 use super::journal::JOURNAL_FILE;
 use super::record::{ChangeNote, JournalRecord, SavedContent, SavedEntry};
-use crate::fs::{Disk, FileSystem, FsError};
+use crate::fs::FsError;
 
 /// What the journal of a run says.
 #[derive(Debug)]
@@ -104,11 +104,16 @@ impl JournalReader {
 
 /// The names of all runs that left a journal below `root`, oldest first: a run's name begins with its time.
 pub(crate) fn run_names(root: &Path) -> Result<Vec<String>, FsError> {
-    let entries = match Disk::default().read_dir(root) {
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        entries => entries?,
+    let listed = || -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(root)?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     };
-    Ok(entries.into_iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect())
+    let mut names = match listed() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names.map_err(|error| FsError::new("list", root, error))?,
+    };
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// All runs that left a journal below `root`, oldest first. A journal that cannot be read at all is left out.
@@ -130,6 +135,14 @@ pub fn list_runs(root: &Path) -> Result<Vec<UndoableRun>, FsError> {
     Ok(all)
 }
 
+fn remove_entry(path: &Path) -> Result<(), FsError> {
+    let removed = match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => std::fs::remove_file(path),
+        removed => removed,
+    };
+    removed.map_err(|error| FsError::new("remove", path, error))
+}
+
 /// Removes all journals but the youngest `keep`; gives the names of the runs that can no more be undone.
 ///
 /// # Errors
@@ -138,7 +151,7 @@ pub fn prune_runs(root: &Path, keep: usize) -> Result<Vec<String>, FsError> {
     let mut old = run_names(root)?;
     old.truncate(old.len().saturating_sub(keep));
     for run in &old {
-        Disk::default().remove(&root.join(run))?;
+        remove_entry(&root.join(run))?;
     }
     Ok(old)
 }

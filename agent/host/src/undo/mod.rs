@@ -9,8 +9,6 @@ pub mod journal;
 pub(crate) mod journal_reader;
 pub(crate) mod path_history;
 pub mod position;
-#[cfg(test)]
-pub(crate) mod proptests;
 pub(crate) mod raw_serde;
 pub mod record;
 pub mod recover;

@@ -1,5 +1,7 @@
 //! Journals that are cut off, and the way back.
 
+mod proptests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -7,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
-use crate::fs::{Disk, FileKind, FileMeta, FileSystem, FsRoot};
+use crate::disk::Disk;
+use crate::fs::{FileKind, FileMeta, FileSystem, FsRoot};
 
 const MANY: usize = 300 * 1024;
 

@@ -142,7 +142,7 @@ fn simulated(asked: (&str, &str, &str), veil: Effects, ctx: &StateCtx<'_>) -> (O
 #[test]
 fn a_package_is_taken_to_bring_a_directory_and_an_owner() {
     let test_bed = StateTestBed::strict();
-    let overlay = zagent_host::fs::Overlay::new(Arc::new(zagent_host::fs::Disk::default()));
+    let overlay = zagent_host::fs::Overlay::new(Arc::new(zagent_host::disk::Disk::default()));
     let ctx = StateCtx { fs: &overlay, ..test_bed.scene() };
     let (dir, file) = (test_bed.path("brought"), test_bed.path("brought/conf"));
     let args = r#"{"contents": "x", "user": "nobody-has-this"}"#;

@@ -158,7 +158,7 @@ fn the_own_answers_are_the_programs() {
     for operator in ["-e", "-f", "-d", "-s", "-L", "-h", "-p", "-S", "-b", "-c"] {
         for path in ["empty", "full", "dir", "link", "dangling", "none", "full/below"] {
             let line = format!("test {operator} {}", at(path));
-            let own = builtin_test::parse(&line, None).unwrap().evaluate(&zagent_host::fs::Disk::default());
+            let own = builtin_test::parse(&line, None).unwrap().evaluate(&zagent_host::disk::Disk::default());
             let program = CommandOptions::default()
                 .command(
                     &zagent_host::Machine::this_host(),
@@ -174,14 +174,14 @@ fn the_own_answers_are_the_programs() {
         [("test", false), ("test x", true), ("test ''", false), ("[ -z '' ]", true), ("[ ! a = b ]", true)]
     {
         assert_eq!(
-            builtin_test::parse(line, None).unwrap().evaluate(&zagent_host::fs::Disk::default()),
+            builtin_test::parse(line, None).unwrap().evaluate(&zagent_host::disk::Disk::default()),
             want,
             "{line}"
         );
     }
     assert_eq!(
         builtin_test::parse("test -f full", Some(test_bed.dir.path()))
-            .map(|q| q.evaluate(&zagent_host::fs::Disk::default())),
+            .map(|q| q.evaluate(&zagent_host::disk::Disk::default())),
         Some(true)
     );
 }
@@ -193,7 +193,7 @@ fn exec_weighs_its_own() {
 
 #[test]
 fn any_number_of_turns_is_one_or_none() {
-    let fs = zagent_host::fs::Disk::default();
+    let fs = zagent_host::disk::Disk::default();
     for (turns, want) in [(0, true), (1, false), (2, true), (100_001, false)] {
         let line = format!("test {}-d /", "! ".repeat(turns));
         assert_eq!(builtin_test::parse(&line, None).map(|q| q.evaluate(&fs)), Some(want), "{turns}");

@@ -268,8 +268,8 @@ mod tests {
         let content = vec![7_u8; 3 << 20];
         std::fs::write(file.path(), &content).unwrap();
         let sum = |content: &[u8]| FileDigest::read(&DigestAlgorithm::Sha256.digest(content)).unwrap();
-        let plain = zagent_host::fs::Disk::default();
-        let overlay = zagent_host::fs::Overlay::new(std::sync::Arc::new(zagent_host::fs::Disk::default()));
+        let plain = zagent_host::disk::Disk::default();
+        let overlay = zagent_host::fs::Overlay::new(std::sync::Arc::new(zagent_host::disk::Disk::default()));
         let all: [&dyn FileSystem; 2] = [&plain, &overlay];
         for fs in all {
             let mut longest = 0;

@@ -256,7 +256,8 @@ fn a_clone_of_what_is_not_there_is_foretold() {
 #[test]
 fn a_dry_revert_of_a_clone_takes_its_files_away() {
     use crate::StateCtx;
-    use zagent_host::fs::{Disk, FileSystem as _, Overlay};
+    use zagent_host::disk::Disk;
+    use zagent_host::fs::{FileSystem as _, Overlay};
 
     let test_bed = StateTestBed::new();
     let (from, to) = (origin(&test_bed), test_bed.path("clone"));

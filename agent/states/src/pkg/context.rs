@@ -369,7 +369,7 @@ mod tests {
     use crate::ChunkArgs;
     use crate::testing::{StateTestBed, chunk};
     use zagent_host::Machine;
-    use zagent_host::fs::Disk;
+    use zagent_host::disk::Disk;
     use zagent_host::packages::{AvailablePkg, PkgProvider};
     use zagent_host::undo::UndoJournal;
 

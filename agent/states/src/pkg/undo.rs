@@ -130,7 +130,7 @@ fn is_auto_installed(states: &str, name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::testing::StateTestBed;
-    use zagent_host::fs::Disk;
+    use zagent_host::disk::Disk;
     use zagent_host::undo::{JournalReader, JournalRecord, UndoJournal};
 
     #[test]

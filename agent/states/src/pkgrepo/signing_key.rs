@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_keyring_goes_with_its_only_key() {
-        let overlay = zagent_host::fs::Overlay::new(std::sync::Arc::new(zagent_host::fs::Disk::default()));
+        let overlay = zagent_host::fs::Overlay::new(std::sync::Arc::new(zagent_host::disk::Disk::default()));
         let ring = |name: &str, text: &str| {
             let path = Path::new(KEYRING_DIRS[0]).join(name);
             overlay.make_dir(Path::new("/etc/apt"), FileMeta::default()).unwrap_or_default();

@@ -30,7 +30,8 @@ use super::{
 use crate::template_host::function_host::FunctionHost;
 use crate::template_host::live_host::{LiveHost, LiveHostSettings};
 use crate::template_host::recorded_facts::RecordedFacts;
-use zagent_host::fs::{Disk, FileSystem};
+use zagent_host::disk::Disk;
+use zagent_host::fs::FileSystem;
 use zagent_host::{CancelToken, Machine};
 
 /// Files of one environment, in memory.

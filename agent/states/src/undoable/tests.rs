@@ -4,7 +4,8 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::testing::StateTestBed;
-use zagent_host::fs::{Disk, FileSystem as _};
+use zagent_host::disk::Disk;
+use zagent_host::fs::FileSystem as _;
 use zagent_host::undo::{JournalReader, JournalRecord, UndoJournal};
 
 /// A lamp: on, off or not there.

@@ -22,8 +22,8 @@ use rustix::io::Errno;
 
 use self::layer::{InodeBody, LinkPolicy, OverlayInode, OverlayLayer, ResolvedPath};
 use super::atomic_write::DeviceNode;
-use super::disk_write::timespec;
 use super::path_at::is_missing;
+use super::stat::timespec;
 use super::umask::umask;
 use super::{FileKind, FileMeta, FileSystem, FsError, Stat, Xattr, flags, xattr};
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::tests::actions::{FsAction, apply_action, fs_action, snapshot};
-use super::super::tests::temp_dir;
-use super::super::{Disk, FileMeta, FileSystem};
+use super::super::{FileMeta, FileSystem};
 use super::Overlay;
+use crate::disk::Disk;
+use crate::disk::tests::actions::{FsAction, apply_action, fs_action, snapshot};
+use crate::disk::tests::temp_dir;
 
 /// Does the first acts on both disks, the rest on one disk and on an overlay over the other.
 fn agree(before: &[FsAction], after: &[FsAction]) {

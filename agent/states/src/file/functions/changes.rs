@@ -12,7 +12,8 @@ use zagent_config::{Map, Value};
 use crate::functions::{flag_arg, fs_error, optional_text_arg, text_arg};
 use rustix::fs::OFlags;
 use zagent_host::Machine;
-use zagent_host::fs::{Disk, FileKind, FileMeta, FileSystem};
+use zagent_host::disk::Disk;
+use zagent_host::fs::{FileKind, FileMeta, FileSystem};
 use zagent_host::machine::account_ids;
 use zagent_host::machine::path_error;
 

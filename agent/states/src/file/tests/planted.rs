@@ -7,7 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::{put_file, set_mode};
 use crate::testing::StateTestBed;
-use zagent_host::fs::{Disk, Overlay};
+use zagent_host::disk::Disk;
+use zagent_host::fs::Overlay;
 
 /// Somebody who is not us.
 const STRANGER: u32 = 12345;

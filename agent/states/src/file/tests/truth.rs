@@ -9,7 +9,8 @@ use zagent_compiler::Compat;
 use super::{FileTestAnswer, put_file, value};
 use crate::build;
 use crate::testing::StateTestBed;
-use zagent_host::fs::{Disk, Overlay};
+use zagent_host::disk::Disk;
+use zagent_host::fs::Overlay;
 
 /// The same whatever order Salt's sets came in: lists sorted, lines of a comment sorted.
 fn normalize_order(json: &Json) -> Json {

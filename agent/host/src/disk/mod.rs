@@ -1,5 +1,12 @@
 //! The files of a machine, below `/` or another root: looks are lean, changes are noted for undo, safe and whole.
 
+pub(crate) mod cross_device;
+pub(crate) mod dir_sync;
+#[cfg(test)]
+pub mod tests;
+pub(crate) mod tree_walk;
+pub(crate) mod write;
+
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,12 +16,12 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
-use super::dir_sync::DirSync;
-use super::disk_write::reopen_for_attrs;
-use super::path_at::{self, PathAt};
-use super::stat::convert_stat;
-use super::xattr::{self, Xattr};
-use super::{FileKind, FileMeta, FileSystem, FsError, FsRoot, Stat, disk_read, flags};
+use self::dir_sync::DirSync;
+use self::write::reopen_for_attrs;
+use crate::fs::path_at::{self, PathAt};
+use crate::fs::stat::convert_stat;
+use crate::fs::xattr::{self, Xattr};
+use crate::fs::{FileKind, FileMeta, FileSystem, FsError, FsRoot, Stat, flags, read_at};
 use crate::undo::UndoJournal;
 
 /// The files of a machine.
@@ -93,25 +100,25 @@ impl FileSystem for Disk {
     }
 
     fn lstat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        disk_read::stat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)
+        read_at::stat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| FsError::new("look at", path, error))
     }
 
     fn stat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        disk_read::stat(&self.root, path, AtFlags::empty())
+        read_at::stat(&self.root, path, AtFlags::empty())
             .map_err(|error| FsError::new("look at", path, error))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
-        disk_read::read(&self.root, path).map_err(|error| FsError::new("read", path, error))
+        read_at::read(&self.root, path).map_err(|error| FsError::new("read", path, error))
     }
 
     fn read_chunks(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
-        disk_read::read_chunks(&self.root, path, take).map_err(|error| FsError::new("read", path, error))
+        read_at::read_chunks(&self.root, path, take).map_err(|error| FsError::new("read", path, error))
     }
 
     fn compare(&self, path: &Path, content: &[u8]) -> Result<Option<(Stat, bool)>, FsError> {
-        disk_read::compare(&self.root, path, content).map_err(|error| FsError::new("read", path, error))
+        read_at::compare(&self.root, path, content).map_err(|error| FsError::new("read", path, error))
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, FsError> {
@@ -129,7 +136,7 @@ impl FileSystem for Disk {
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, FileKind)>, FsError> {
-        disk_read::read_dir(&self.root, path).map_err(|error| FsError::new("list", path, error))
+        read_at::read_dir(&self.root, path).map_err(|error| FsError::new("list", path, error))
     }
 
     fn write(&self, path: &Path, content: &[u8], meta: FileMeta) -> Result<(), FsError> {
@@ -161,7 +168,7 @@ impl FileSystem for Disk {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
         match self.move_entry(from, to) {
             Err(error) if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) => {
-                super::cross_device::move_across(self, from, to)
+                cross_device::move_across(self, from, to)
             }
             answer => answer.map_err(|error| FsError::new("move", from, error)),
         }

@@ -5,17 +5,17 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timestamps};
 use rustix::io::Errno;
 
-use super::atomic_write::{self, NewFileMeta};
-use super::disk::Disk;
-use super::path_at::{PathAt, fd_path};
-use super::stat::convert_stat;
+use super::Disk;
 use super::tree_walk::{self, TreeEntry};
-use super::umask::umask;
-use super::xattr::{self, Xattr};
-use super::{FileKind, FileMeta, FsRoot, Stat, flags};
+use crate::fs::atomic_write::{self, NewFileMeta};
+use crate::fs::path_at::{PathAt, fd_path};
+use crate::fs::stat::{convert_stat, timespec};
+use crate::fs::umask::umask;
+use crate::fs::xattr::{self, Xattr};
+use crate::fs::{FileKind, FileMeta, FsRoot, Stat, flags};
 use crate::undo;
 use crate::undo::{ChangeDraft, ExpectedEntry, FileChange, FileTimes, JournalOffset, TempName, capture};
 
@@ -327,12 +327,4 @@ pub(crate) fn reopen_for_attrs(entry: &OwnedFd, stat: &Stat) -> io::Result<Optio
     }
     let flags = OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(Some(rustix::fs::openat(CWD, fd_path(entry.as_fd()), flags, Mode::empty())?))
-}
-
-/// The kernel's word for a time; not every number is one.
-pub(crate) fn timespec(nanoseconds: i128) -> io::Result<Timespec> {
-    let error = |_| io::Error::new(io::ErrorKind::InvalidInput, "the time is out of range");
-    let seconds = i64::try_from(nanoseconds.div_euclid(1_000_000_000)).map_err(error)?;
-    let rest = i64::try_from(nanoseconds.rem_euclid(1_000_000_000)).map_err(error)?;
-    Ok(Timespec { tv_sec: seconds, tv_nsec: rest })
 }

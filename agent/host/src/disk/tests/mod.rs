@@ -9,7 +9,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::*;
+use super::Disk;
+use crate::fs::{FileKind, FileMeta, FileSystem, FsError, Overlay};
 use crate::undo::UndoJournal;
 
 /// Somebody who is not us.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{JournalReader, RevertOptions, RevertedState, UndoJournal, UndoOutcome, revert};
-use crate::fs::tests::actions::{FsAction, apply_action, fs_action, snapshot};
-use crate::fs::tests::temp_dir;
-use crate::fs::{Disk, FileKind, FileSystem, Overlay};
+use crate::disk::Disk;
+use crate::disk::tests::actions::{FsAction, apply_action, fs_action, snapshot};
+use crate::disk::tests::temp_dir;
+use crate::fs::{FileKind, FileSystem, Overlay};
+use crate::undo::{JournalReader, RevertOptions, RevertedState, UndoJournal, UndoOutcome, revert};
 
 /// A file that was replaced comes back as a file of its own, also when it had two names; so names are not told to be one.
 fn acts(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<FsAction>> {

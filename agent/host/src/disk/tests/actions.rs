@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::super::{FileKind, FileMeta, FileSystem, FsError, Stat};
+use crate::fs::{FileKind, FileMeta, FileSystem, FsError, Stat};
 
 /// Times below this were set by a test, not by the clock.
 const SET_BY_TEST: i128 = 1_000_000;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::path_at::PathAt;
-use super::stat::convert_stat;
-use super::{FileKind, Stat};
+use crate::fs::path_at::PathAt;
+use crate::fs::stat::convert_stat;
+use crate::fs::{FileKind, Stat, read_at};
 
 /// One entry of a tree.
 pub(crate) struct TreeEntry<'a> {
@@ -87,7 +87,7 @@ fn enter_dir(dir: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<(Owne
     let dir = rustix::fs::openat(dir, name, flags, Mode::empty())?;
     expect_same_dir(&dir, stat)?;
     let mut left: Vec<_> =
-        super::disk_read::read_dir_entries(dir.try_clone()?)?.into_iter().map(|(name, _)| name).collect();
+        read_at::read_dir_entries(dir.try_clone()?)?.into_iter().map(|(name, _)| name).collect();
     left.reverse();
     Ok((dir, TreeLevel { name: name.to_owned(), stat: *stat, left }))
 }

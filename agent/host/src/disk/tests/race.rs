@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::super::{Disk, FileMeta, FileSystem};
+use super::super::Disk;
 use super::{STRANGER, is_root, mode};
+use crate::fs::{FileMeta, FileSystem};
 
 const ROUNDS: usize = 1500;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{FileKind, FileMeta, FileSystem, FsError, Stat};
+use crate::fs::{FileKind, FileMeta, FileSystem, FsError, Stat};
 
 /// Copies an entry with all that is in it and removes the original. What was copied is removed again when it fails.
 pub(crate) fn move_across(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<(), FsError> {
