@@ -47,7 +47,6 @@ impl VerifiedTree {
         disk::write_atomic(&place.join(RECORD), &self.record_bytes()?)?;
         let name = self.staged_tree.staging_dir.keep();
         disk::sync_dir(&paths.generations())?;
-        disk::sync_dir(&paths.staging())?;
         disk::failpoint("publish::named").map_err(disk::io_error("publish", &paths.generation(&name)))?;
         cache.switch_current(&name)?;
         Generation::open(paths, &name)

@@ -12,6 +12,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::durable;
+
 /// How a file is replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct AtomicFile {
@@ -80,7 +82,7 @@ impl AtomicFile {
         }
         before(WriteStep::Create)?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(self.mode).open(&beside)?;
-        let written = self.fill(&mut file, bytes, before).and_then(|()| {
+        let written = self.fill((&mut file, &beside), bytes, before).and_then(|()| {
             before(WriteStep::Rename)?;
             std::fs::rename(&beside, path)
         });
@@ -91,14 +93,14 @@ impl AtomicFile {
         }
         if self.is_synced {
             before(WriteStep::SyncDir)?;
-            sync_parent(path)?;
+            durable::sync_parent(path)?;
         }
         Ok(())
     }
 
     fn fill(
         self,
-        file: &mut File,
+        (file, path): (&mut File, &Path),
         bytes: &[u8],
         before: &mut dyn FnMut(WriteStep) -> io::Result<()>,
     ) -> io::Result<()> {
@@ -108,7 +110,7 @@ impl AtomicFile {
         file.set_permissions(Permissions::from_mode(self.mode))?;
         if self.is_synced {
             before(WriteStep::Sync)?;
-            file.sync_all()?;
+            durable::sync_file(file, path)?;
         }
         Ok(())
     }
@@ -123,15 +125,6 @@ impl AtomicFile {
         name.push(".new");
         path.with_file_name(name)
     }
-}
-
-/// Makes the names in the directory of a file durable.
-///
-/// # Errors
-/// Fails when the directory cannot be opened or synced.
-pub fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn remove_leftover(path: &Path) -> io::Result<()> {

@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::atomic_file::{AtomicFile, sync_parent};
+use crate::atomic_file::AtomicFile;
+use crate::durable;
 
 /// Maximum bytes of such a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -137,7 +138,7 @@ where
 pub fn remove(path: &Path) -> Result<bool, JsonFileError> {
     let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
     match std::fs::remove_file(path) {
-        Ok(()) => sync_parent(path).map(|()| true).map_err(failed),
+        Ok(()) => durable::sync_parent(path).map(|()| true).map_err(failed),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(failed(e)),
     }
@@ -155,7 +156,7 @@ impl LockedDir {
 
     fn try_acquire(path: &Path) -> io::Result<Self> {
         let parent = path.parent().unwrap_or(Path::new("/"));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        durable::create_dirs(parent, 0o700)?;
         let dir = File::open(parent)?;
         let until = Instant::now() + LOCK_TIMEOUT;
         loop {

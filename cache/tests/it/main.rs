@@ -12,6 +12,7 @@
 mod crash;
 mod flip;
 mod malicious;
+mod power;
 mod replay;
 mod rest;
 mod site;
