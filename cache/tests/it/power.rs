@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::site::{self, CacheSite, file};
 use tempfile::TempDir;
 use zagent_cache::testing::{EntryKind, ScratchRepo};
-use zagent_cache::{CacheError, CheckDepth};
+use zagent_cache::{Cache, CacheError, CheckDepth};
 use zagent_config::durable::testing::{check_cuts, check_syncs};
 use zagent_config::paths::Paths;
 
@@ -43,6 +43,8 @@ impl PowerSite {
     }
 
     fn publish(&self, scratch: &ScratchRepo, commit: &str) -> Result<(), CacheError> {
+        // Opening it is part of what is cut.
+        Cache::open(&Paths::new(&self.root), &site::source())?;
         CacheSite::at(&self.root).publish(scratch.path(), commit).map(drop)
     }
 
@@ -86,7 +88,7 @@ impl PowerSite {
             return Err("the replay protection record is behind current".to_owned());
         }
         cache.cache.repair().map_err(|e| e.to_string())?;
-        cache.publish(scratch.path(), new).map_err(|e| e.to_string())?;
+        cache.publish(scratch.path(), new).map(drop).map_err(|e| e.to_string())?;
         self.check_published(new)
     }
 }

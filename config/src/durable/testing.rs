@@ -18,7 +18,9 @@ use std::time::SystemTime;
 use super::SyncKind;
 
 /// How many mixtures of old and new are tried.
-const MIXTURES: u64 = 12;
+const MIXTURES: u64 = 8;
+/// How many levels of directories are tried one by one.
+const LEVELS: usize = 6;
 
 /// What a power cut takes of the changes that were not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,10 @@ pub enum Loss {
     All,
     /// The content of files, but not names: a renamed file is empty.
     Content,
+    /// Names in directories of fewer levels below the root, and nothing else.
+    Above(usize),
+    /// Names in directories of more levels below the root, and all content.
+    Below(usize),
     /// Of some files and directories; which ones depends on the number.
     Mixed(u64),
 }
@@ -34,7 +40,8 @@ pub enum Loss {
 impl Loss {
     /// Everything worth trying.
     pub fn each() -> impl Iterator<Item = Self> {
-        [Self::All, Self::Content].into_iter().chain((0..MIXTURES).map(Self::Mixed))
+        let levels = (1..=LEVELS).flat_map(|level| [Self::Above(level), Self::Below(level)]);
+        [Self::All, Self::Content].into_iter().chain(levels).chain((0..MIXTURES).map(Self::Mixed))
     }
 
     /// True when the unsynced names of a directory survive.
@@ -42,13 +49,19 @@ impl Loss {
         match self {
             Self::All => false,
             Self::Content => true,
+            Self::Above(level) => path.components().count() >= level,
+            Self::Below(level) => path.components().count() <= level,
             Self::Mixed(seed) => chance(seed, "names", path),
         }
     }
 
     /// True when the unsynced content of a file survives.
     fn keeps_content(self, path: &Path) -> bool {
-        matches!(self, Self::Mixed(seed) if chance(seed, "content", path))
+        match self {
+            Self::All | Self::Content | Self::Below(_) => false,
+            Self::Above(_) => true,
+            Self::Mixed(seed) => chance(seed, "content", path),
+        }
     }
 }
 
@@ -121,7 +134,7 @@ struct JournalState {
     root: PathBuf,
     durable: DiskImage,
     points: Vec<String>,
-    skipped: Option<usize>,
+    skipped: Vec<usize>,
     cut_at: Option<usize>,
     /// The durable state and the whole one, at the moment of the cut.
     cut: Option<(DiskImage, DiskImage)>,
@@ -147,7 +160,7 @@ impl Journal {
             root: root.to_owned(),
             durable,
             points: Vec::new(),
-            skipped: None,
+            skipped: Vec::new(),
             cut_at: None,
             cut: None,
         };
@@ -156,10 +169,10 @@ impl Journal {
         Self(state)
     }
 
-    /// Leaves out one sync: the first has the number 0.
+    /// Leaves out these syncs: the first has the number 0.
     #[must_use]
-    pub fn skip(self, number: usize) -> Self {
-        lock(&self.0).skipped = Some(number);
+    pub fn skip(self, numbers: &[usize]) -> Self {
+        lock(&self.0).skipped = numbers.to_vec();
         self
     }
 
@@ -234,7 +247,7 @@ impl JournalState {
         }
         match self.cut {
             Some(_) => Err(io::Error::other("the power is cut")),
-            None => Ok(self.skipped != Some(number)),
+            None => Ok(!self.skipped.contains(&number)),
         }
     }
 
@@ -319,20 +332,16 @@ impl NameEntry {
     }
 }
 
-/// Shows that every sync of `act` is needed: with all of them, `check` passes after a power cut; without any one of
-/// them it fails after some. `setup` makes a new place and names its directory. Returns the names of the syncs.
+/// Shows that every sync of `act` is needed: with all of them, `check` passes after a power cut; without those of any one
+/// name it fails after some. `setup` makes a new place and names its directory. Returns the names of the syncs.
 pub fn check_syncs<S, T, E: Debug>(
     setup: impl Fn() -> (S, PathBuf),
     act: impl Fn(&S) -> Result<T, E>,
     check: impl Fn(&S) -> Result<(), String>,
 ) -> Vec<String> {
-    let attempt = |skipped: Option<usize>, loss: Loss| {
+    let attempt = |skipped: &[usize], loss: Loss| {
         let (site, root) = setup();
-        let journal = Journal::start(&root);
-        let journal = match skipped {
-            Some(number) => journal.skip(number),
-            None => journal,
-        };
+        let journal = Journal::start(&root).skip(skipped);
         act(&site).unwrap();
         let points = journal.points();
         journal.power_cut(loss);
@@ -340,13 +349,14 @@ pub fn check_syncs<S, T, E: Debug>(
     };
     let mut all = Vec::new();
     for loss in Loss::each() {
-        let (points, found) = attempt(None, loss);
+        let (points, found) = attempt(&[], loss);
         assert_eq!(found, Ok(()), "a power cut ({loss:?}) after {points:?}");
         all = points;
     }
-    for (number, name) in all.iter().enumerate() {
-        let noticed = Loss::each().any(|loss| attempt(Some(number), loss).1.is_err());
-        assert!(noticed, "no power cut reveals that the sync `{name}` is left out");
+    for name in &all {
+        let numbers: Vec<usize> = (0..all.len()).filter(|number| all[*number] == *name).collect();
+        let is_noticed = Loss::each().any(|loss| attempt(&numbers, loss).1.is_err());
+        assert!(is_noticed, "no power cut reveals that the sync `{name}` is left out");
     }
     all
 }
