@@ -1,7 +1,7 @@
 //! Files and a message in, the objects of one commit out, and the pack that contains them.
 //!
 //! Law: the result is the same as Git's: a file name is one path component, a message cannot become a header, and a
-//! signature covers every other byte, as `git commit -S` does it.
+//! signature covers every other byte, as `git commit -S` does it, in a namespace that says what the commit is.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use gix::objs::{Kind, WriteTo, compute_hash};
 use jiff::Timestamp;
 use zagent_config::ids::Revision;
 
-use crate::trust::{COMMIT_NAMESPACE, SignError, sign};
+use crate::trust::{SignError, sign};
 
 const SHA1: gix::hash::Kind = gix::hash::Kind::Sha1;
 
@@ -29,8 +29,8 @@ pub struct CommitDraft<'a> {
     pub author: &'a str,
     /// The commit time.
     pub at: Timestamp,
-    /// The SSH key that signs it.
-    pub key: Option<&'a Path>,
+    /// The SSH key that signs it, and the namespace: what the commit is.
+    pub signer: Option<(&'a Path, &'static str)>,
 }
 
 /// A commit and all its objects, not pushed yet.
@@ -138,9 +138,9 @@ fn commit_object(draft: &CommitDraft<'_>, tree: ObjectId) -> Result<Vec<u8>, Com
     text.push_str(&format!("author {line}\ncommitter {line}\n"));
     let message = draft.message.replace('\0', " ");
     let body = format!("\n{}\n", message.trim_end_matches('\n'));
-    if let Some(key) = draft.key {
-        let signature = sign(key, COMMIT_NAMESPACE, format!("{text}{body}").as_bytes())
-            .map_err(CommitBuildError::Sign)?;
+    if let Some((key, namespace)) = draft.signer {
+        let signature =
+            sign(key, namespace, format!("{text}{body}").as_bytes()).map_err(CommitBuildError::Sign)?;
         text.push_str(&format!("gpgsig {}\n", signature.trim_end().replace('\n', "\n ")));
     }
     text.push_str(&body);

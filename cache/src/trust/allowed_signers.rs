@@ -98,7 +98,7 @@ impl SignerLine {
         path: &Path,
     ) -> Result<(), SignatureError> {
         let principal = || self.principals.clone();
-        if self.options.namespaces.as_ref().is_some_and(|list| !pattern::list_matches(list, namespace)) {
+        if !self.permits(namespace) {
             let line = self.number;
             return Err(SignatureError::NotAllowed {
                 principal: principal(),
@@ -116,6 +116,16 @@ impl SignerLine {
             }
         }
         Ok(())
+    }
+
+    /// True when `namespaces=` lists the namespace, or does not exist.
+    pub(super) fn permits(&self, namespace: &str) -> bool {
+        self.options.namespaces.as_ref().is_none_or(|list| pattern::list_matches(list, namespace))
+    }
+
+    /// The names on the line.
+    pub(super) fn principals(&self) -> &str {
+        &self.principals
     }
 
     /// True when the line is for this name.

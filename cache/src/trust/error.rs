@@ -49,7 +49,7 @@ pub enum SignatureError {
     /// There is no signature.
     #[error("the {what} is not signed")]
     Unsigned {
-        /// The commit, the manifest or the release.
+        /// The commit, the manifest, the record or the release.
         what: &'static str,
     },
     /// More than one signature where one is expected.
@@ -235,6 +235,9 @@ impl SignatureError {
             }
             Self::Unsigned { what: "release" } => {
                 "publish it with a signature: zagent release publish --key FILE".into()
+            }
+            Self::Unsigned { what: "record" } => {
+                "set `rollout.key` where rollouts are started and driven, and start the rollout again".into()
             }
             Self::Unsigned { .. } | Self::TooFew { .. } => {
                 "get more signatures on the manifest: zagent manifest sign --key FILE --as NAME".into()

@@ -13,6 +13,7 @@ mod commit;
 mod error;
 mod openpgp;
 mod pattern;
+mod records;
 mod revoked_keys;
 mod sign;
 mod signer_options;
@@ -31,6 +32,7 @@ use zagent_config::settings;
 
 use self::allowed_signers::SignerLine;
 pub use self::error::SignatureError;
+pub use self::records::RecordTrust;
 use self::revoked_keys::RevokedKeys;
 pub use self::sign::{SignError, sign};
 use self::ssh::SshSignature;
@@ -39,6 +41,8 @@ use self::ssh::SshSignature;
 pub const COMMIT_NAMESPACE: &str = "git";
 /// The namespace of manifest signatures.
 pub const MANIFEST_NAMESPACE: &str = "zagent-manifest";
+/// The namespace of rollout record signatures.
+pub const RECORD_NAMESPACE: &str = "zagent-record";
 /// The namespace of node report signatures.
 pub const REPORT_NAMESPACE: &str = "zagent-report";
 /// The namespace of release signatures.
@@ -189,19 +193,29 @@ impl AllowedSigners {
     pub fn verify_release(
         &self,
         text: &[u8],
-        signature_block: &str,
+        armoured: &str,
         threshold: usize,
         now: Timestamp,
     ) -> Result<Vec<Signer>, SignatureError> {
-        let blocks =
-            signature_block.split_inclusive(ssh::END).map(str::trim).filter(|block| !block.is_empty());
+        self.verify_armoured((RELEASE_NAMESPACE, "release"), text, armoured, (threshold, now))
+    }
+
+    /// The signers of a text, whose signatures are one armoured text.
+    fn verify_armoured(
+        &self,
+        (namespace, what): (&'static str, &'static str),
+        text: &[u8],
+        armoured: &str,
+        (threshold, now): (usize, Timestamp),
+    ) -> Result<Vec<Signer>, SignatureError> {
+        let blocks = armoured.split_inclusive(ssh::END).map(str::trim).filter(|block| !block.is_empty());
         let numbered = blocks.take(MAX_SIGNATURES).enumerate();
         let signatures: Vec<_> =
             numbered.map(|(i, block)| (format!("signature {}", i + 1), block.as_bytes().to_vec())).collect();
         if signatures.is_empty() {
-            return Err(SignatureError::Unsigned { what: "release" });
+            return Err(SignatureError::Unsigned { what });
         }
-        self.verify_threshold(RELEASE_NAMESPACE, text, &signatures, threshold, now)
+        self.verify_threshold(namespace, text, &signatures, threshold, now)
     }
 
     /// The signers of a message: one per person, at least `threshold` of them.

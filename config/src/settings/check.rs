@@ -151,6 +151,7 @@ impl SettingsChecker<'_> {
             | SettingKind::Http
             | SettingKind::Unit
             | SettingKind::Zone
+            | SettingKind::Revision
             | SettingKind::Cron => {
                 let Some(CheckedValue::Text(text)) = self.check_text(path, kind, value, at) else {
                     return None;

@@ -34,6 +34,13 @@ choices! {
         /// Both.
         Both "both",
     }
+    /// Refs that anyone who can push could write, and that nothing signs with `trust.require: none`.
+    UnsignedRef {
+        /// The branch `testing/<node>`.
+        Testing "testing",
+        /// Rollout records.
+        Rollout "rollout",
+    }
     /// Whether a repository needs a manifest.
     ManifestRule {
         /// Checked when present.
@@ -101,6 +108,8 @@ choices! {
         Recovery "recovery",
         /// A revision was rolled back.
         Rollback "rollback",
+        /// The manifest expires soon, or has expired.
+        Expiry "expiry",
         /// Every run.
         Always "always",
     }

@@ -22,6 +22,10 @@ pub const REBOOT_NOTICE: Duration = Duration::from_secs(60);
 pub const BRANCH: &str = "main";
 /// How many valid signatures a manifest needs.
 pub const THRESHOLD: i64 = 1;
+/// The lowest serial that a manifest may have.
+pub const MIN_SERIAL: i64 = 0;
+/// How long before the end of a manifest every run warns.
+pub const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How often the node converges without a new revision.
 pub const RUN_EVERY: Duration = Duration::from_secs(30 * 60);
 /// How long one run may take.

@@ -18,14 +18,14 @@ mod units;
 
 pub use self::choices::{
     BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, RunSchedule,
-    TemplatePermission, WebhookOccasion,
+    TemplatePermission, UnsignedRef, WebhookOccasion,
 };
 pub use self::fragment::{ConfigFragment, ConfigLocation, SettingOrigin};
 pub use self::merge::{FlagOverride, MergedConfig, OTHER_VARIABLES};
 pub use self::sections::{
-    BoardSettings, CompileLimits, EffectiveSetting, EnvironmentSettings, HealthProbe, HealthSettings,
-    MaintenanceWindow, PillarSettings, RebootSettings, RemoteSettings, RolloutSettings, RunConfig,
-    ScheduleTrigger, ScheduledRun, Settings, SourceSettings, TrustSettings, WebhookSettings,
+    BoardSettings, CompileLimits, EffectiveSetting, EnvironmentSettings, FirstContact, HealthProbe,
+    HealthSettings, MaintenanceWindow, PillarSettings, RebootSettings, RemoteSettings, RolloutSettings,
+    RunConfig, ScheduleTrigger, ScheduledRun, Settings, SourceSettings, TrustSettings, WebhookSettings,
 };
 pub use self::units::{format_duration, format_size, parse_duration, parse_size};
 

@@ -42,6 +42,8 @@ pub(super) enum SettingKind {
     Zone,
     /// A cron expression.
     Cron,
+    /// The full id of a commit.
+    Revision,
     /// A list of programs: each a path, or a list of a path and its arguments.
     Programs,
     /// A list of mappings.
@@ -87,6 +89,7 @@ const fn key(path: &'static str, kind: SettingKind, preset: SettingDefault) -> S
 }
 
 const COUNT: SettingKind = SettingKind::Number { min: 1, max: d::MAX_COUNT };
+const SERIAL: SettingKind = SettingKind::Number { min: 0, max: i64::MAX };
 const INTERVAL: SettingKind = SettingKind::Time { min: d::MIN_EVERY, max: d::MAX_TIME };
 const POLL: SettingKind = SettingKind::Time { min: d::MIN_POLL, max: d::MAX_TIME };
 const TIMEOUT: SettingKind = SettingKind::Time { min: d::MIN_TIMEOUT, max: d::MAX_TIME };
@@ -95,6 +98,8 @@ const BYTES: SettingKind = SettingKind::Size { min: 1024, max: d::MAX_BYTES };
 
 /// `trust.require`.
 pub(super) const REQUIRE: &[&str] = &["none", "commit", "manifest", "both"];
+/// `trust.unsigned_refs`.
+pub(super) const UNSIGNED_REFS: &[&str] = &["testing", "rollout"];
 /// `trust.manifest`.
 pub(super) const MANIFEST: &[&str] = &["optional", "required"];
 /// `run.schedule`.
@@ -108,7 +113,7 @@ pub(super) const BOARDS: &[&str] = &["none", "sled", "git", "nats"];
 /// `rollout.follow`.
 pub(super) const FOLLOW: &[&str] = &["head", "rollouts"];
 /// `webhooks.on`.
-pub(super) const WEBHOOK_EVENTS: &[&str] = &["failure", "change", "recovery", "rollback", "always"];
+pub(super) const WEBHOOK_EVENTS: &[&str] = &["failure", "change", "recovery", "rollback", "expiry", "always"];
 /// `reboot.policy`.
 pub(super) const REBOOT: &[&str] = &["never", "window", "asked"];
 /// `windows.days`.
@@ -195,6 +200,11 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("trust.threshold", SettingKind::Number { min: 1, max: 100 }, SettingDefault::Number(d::THRESHOLD)),
     key("trust.manifest", SettingKind::Choice(MANIFEST), SettingDefault::Text("optional")),
     key("trust.fast_forward", SettingKind::Bool, SettingDefault::Bool(true)),
+    key("trust.repository", SettingKind::Text, SettingDefault::Unset),
+    key("trust.first.commit", SettingKind::Revision, SettingDefault::Unset),
+    key("trust.first.serial", SERIAL, SettingDefault::Unset),
+    key("trust.min_serial", SERIAL, SettingDefault::Number(d::MIN_SERIAL)),
+    key("trust.unsigned_refs", SettingKind::Choices(UNSIGNED_REFS), SettingDefault::Empty),
     key("run.every", INTERVAL, SettingDefault::Time(d::RUN_EVERY)),
     key("run.schedule", SettingKind::Choice(SCHEDULES), SettingDefault::Text("levels")),
     key("run.jobs", SettingKind::Number { min: 1, max: 10_000 }, SettingDefault::Unset),
@@ -239,6 +249,7 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("rollout.user", SettingKind::Text, SettingDefault::Unset),
     key("rollout.credentials", SettingKind::Path, SettingDefault::Unset),
     key("rollout.key", SettingKind::Path, SettingDefault::Unset),
+    key("rollout.allowed_signers", SettingKind::Path, SettingDefault::Unset),
     key("rollout.follow", SettingKind::Choice(FOLLOW), SettingDefault::Text("head")),
     key("rollout.poll", POLL, SettingDefault::Time(d::ROLLOUT_POLL)),
     key("rollout.role", SettingKind::Text, SettingDefault::Text(d::ROLE_FACT)),

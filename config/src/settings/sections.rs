@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::check::CheckedRecord;
 use super::choices::{
     BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, RunSchedule,
-    TemplatePermission, WebhookOccasion,
+    TemplatePermission, UnsignedRef, WebhookOccasion,
 };
 use super::defaults::{BOARD_EVERY, BOARD_EVERY_GIT};
 use super::fragment::SettingOrigin;
 use crate::cron::CronSchedule;
-use crate::ids::{EnvName, NodeId};
+use crate::ids::{EnvName, NodeId, Revision};
 use crate::paths::Paths;
 use crate::value::{Map, MergeStrategy, Value};
 
@@ -176,6 +176,23 @@ pub struct TrustSettings {
     pub manifest: ManifestRule,
     /// True when history must not be rewritten.
     pub fast_forward: bool,
+    /// The name of the repository in manifests; that of any remote when unset.
+    pub repository: Option<String>,
+    /// What the first accepted revision must descend from.
+    pub first: FirstContact,
+    /// The lowest serial that is ever accepted.
+    pub min_serial: u64,
+    /// Which refs are used although nothing signs them.
+    pub unsigned_refs: Vec<UnsignedRef>,
+}
+
+/// What is known about the repository before the node reads it for the first time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstContact {
+    /// The first accepted revision is this commit, or descends from it.
+    pub commit: Option<Revision>,
+    /// The first accepted manifest has at least this serial.
+    pub serial: Option<u64>,
 }
 
 /// How runs work.
@@ -328,6 +345,8 @@ pub struct RolloutSettings {
     pub credentials: Option<PathBuf>,
     /// The key that signs the driver's rollout records.
     pub key: Option<PathBuf>,
+    /// The accepted signers of rollout records; those of `trust.allowed_signers` when unset.
+    pub allowed_signers: Option<PathBuf>,
     /// What moves this node to another revision of the states.
     pub follow: FollowMode,
     /// How often the rollout record is polled while this node is part of the rollout.
@@ -429,7 +448,44 @@ impl TrustSettings {
             threshold: all.count("trust.threshold"),
             manifest: choice(all, "trust.manifest", ManifestRule::find),
             fast_forward: all.flag("trust.fast_forward"),
+            repository: all.text_if("trust.repository").map(str::to_owned),
+            first: FirstContact {
+                commit: all.text_if("trust.first.commit").and_then(|text| text.parse().ok()),
+                serial: all.number_if("trust.first.serial").and_then(|n| u64::try_from(n).ok()),
+            },
+            min_serial: all.count("trust.min_serial") as u64,
+            unsigned_refs: all
+                .texts("trust.unsigned_refs")
+                .iter()
+                .filter_map(|name| UnsignedRef::find(name))
+                .collect(),
         }
+    }
+
+    /// True when refs of this kind are used: signatures protect them, or the configuration names them.
+    #[must_use]
+    pub fn uses(&self, kind: UnsignedRef) -> bool {
+        self.require != RequiredSignatures::None || self.unsigned_refs.contains(&kind)
+    }
+
+    /// True when manifests must be signed.
+    #[must_use]
+    pub const fn signs_manifest(&self) -> bool {
+        matches!(self.require, RequiredSignatures::Manifest | RequiredSignatures::Both)
+    }
+
+    /// True when commits must be signed.
+    #[must_use]
+    pub const fn signs_commit(&self) -> bool {
+        matches!(self.require, RequiredSignatures::Commit | RequiredSignatures::Both)
+    }
+}
+
+impl FirstContact {
+    /// True when nothing is known: the first revision is trusted on first use.
+    #[must_use]
+    pub const fn is_unknown(&self) -> bool {
+        self.commit.is_none() && self.serial.is_none()
     }
 }
 
@@ -488,6 +544,7 @@ impl RolloutSettings {
             user: all.text_if("rollout.user").map(str::to_owned),
             credentials: all.path_if("rollout.credentials"),
             key: all.path_if("rollout.key"),
+            allowed_signers: all.path_if("rollout.allowed_signers"),
             follow: choice(all, "rollout.follow", FollowMode::find),
             poll: all.time("rollout.poll"),
             role: all.text("rollout.role"),

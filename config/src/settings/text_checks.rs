@@ -8,6 +8,7 @@ use super::schema::SettingKind;
 use crate::codes::configuration as code;
 use crate::cron::CronSchedule;
 use crate::diagnostic::Diagnostic;
+use crate::ids::Revision;
 
 /// The word for the host's own time zone.
 const LOCAL: &str = "local";
@@ -29,6 +30,10 @@ pub(super) fn check_text(kind: SettingKind, path: &str, text: &str) -> Option<Di
             Some(told("is not a valid unit name", hint))
         }
         SettingKind::Zone => check_time_zone(path, text),
+        SettingKind::Revision if text.parse::<Revision>().is_err() => Some(told(
+            "is not a full commit id",
+            "write all 40 hex digits, as `git rev-parse HEAD` prints them",
+        )),
         SettingKind::Cron => {
             let error = text.parse::<CronSchedule>().err()?;
             let place = if error.at > 0 { format!(" (character {})", error.at + 1) } else { String::new() };
@@ -142,6 +147,8 @@ mod tests {
         assert_eq!(message_of(SettingKind::Unit, "getty@tty1.service"), "fine");
         assert_eq!(message_of(SettingKind::Unit, "--all"), "`k` is not a valid unit name");
         assert_eq!(message_of(SettingKind::Unit, "a b"), "`k` is not a valid unit name");
+        assert_eq!(message_of(SettingKind::Revision, &"a".repeat(40)), "fine");
+        assert_eq!(message_of(SettingKind::Revision, "abc1234"), "`k` is not a full commit id");
         assert_eq!(message_of(SettingKind::Zone, "local"), "fine");
         assert_eq!(message_of(SettingKind::Zone, "Europe/Berlin"), "fine");
         let diagnostic = super::check_text(SettingKind::Zone, "k", "Europe/Berlim").unwrap();

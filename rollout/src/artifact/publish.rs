@@ -180,7 +180,7 @@ impl ReleaseBinary {
         let files: Vec<_> = std::iter::once((RELEASE_FILE, yaml.as_bytes())).chain(parts).collect();
         let message = format!("release {} {version} for {}-{}", component.name(), artifact.os, artifact.arch);
         let parents = old.map_or(&[][..], std::slice::from_ref);
-        let draft = CommitDraft { files: &files, parents, message: &message, author, at: now, key: None };
+        let draft = CommitDraft { files: &files, parents, message: &message, author, at: now, signer: None };
         PreparedCommit::build(&draft).map_err(|error| odd(error.to_string()))
     }
 }

@@ -12,7 +12,9 @@ use zagent_cache::{
     VerifyContext,
 };
 use zagent_config::paths::Paths;
-use zagent_config::settings::{ManifestRule, RequiredSignatures, SourceSettings, TrustSettings};
+use zagent_config::settings::{
+    FirstContact, ManifestRule, RequiredSignatures, SourceSettings, TrustSettings,
+};
 
 /// The time of the proofs.
 pub(crate) const NOW: i64 = 1_700_000_000;
@@ -103,6 +105,10 @@ pub(crate) fn trust() -> TrustSettings {
         threshold: 1,
         manifest: ManifestRule::Optional,
         fast_forward: true,
+        repository: None,
+        first: FirstContact::default(),
+        min_serial: 0,
+        unsigned_refs: Vec::new(),
     }
 }
 

@@ -110,7 +110,7 @@ fn a_push_goes_over_https_too() {
         message: "two files",
         author: "somebody",
         at: jiff::Timestamp::UNIX_EPOCH,
-        key: None,
+        signer: None,
     };
     let sheet = PreparedCommit::build(&draft).unwrap();
     let untrusted = RefStore::new(&settings.remotes[0], &settings, scratch()).unwrap().update(

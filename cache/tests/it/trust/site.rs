@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use zagent_cache::trust::{AllowedSigners, SignatureError};
-use zagent_config::settings::{ManifestRule, RequiredSignatures, TrustSettings};
+use zagent_config::settings::{FirstContact, ManifestRule, RequiredSignatures, TrustSettings};
 
 /// A directory that is removed with this value.
 pub(crate) struct TrustSite {
@@ -77,6 +77,10 @@ impl TrustSite {
             threshold: 1,
             manifest: ManifestRule::Optional,
             fast_forward: true,
+            repository: None,
+            first: FirstContact::default(),
+            min_serial: 0,
+            unsigned_refs: Vec::new(),
         }
     }
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use zagent_cache::source::DirSource;
+use zagent_cache::trust::RecordTrust;
 use zagent_config::paths::Paths;
-use zagent_config::settings::{RemoteSettings, RequiredSignatures, Settings, SourceSettings, TrustSettings};
+use zagent_config::settings::{RemoteSettings, Settings, SourceSettings};
 
 use crate::board::BoardError;
 
@@ -23,7 +24,7 @@ pub struct GitBoardConfig {
     /// The key that signs rollout commits.
     pub key: Option<PathBuf>,
     /// The accepted signers of rollout commits; everyone when `None`.
-    pub trust: Option<TrustSettings>,
+    pub trust: Option<RecordTrust>,
 }
 
 impl GitBoardConfig {
@@ -79,14 +80,13 @@ impl GitBoardConfig {
     fn new(settings: &Settings, remote: RemoteSettings) -> Self {
         // A signature is always required: an order that anyone could write would allow a rollback to an old signed
         // revision.
-        let signed = settings.trust.require != RequiredSignatures::None;
         Self {
             remote,
             source: settings.source.clone(),
             scratch: Paths::new(&settings.root).board_fetch(),
             author: settings.id.to_string(),
             key: settings.rollout.key.clone(),
-            trust: signed.then(|| settings.trust.clone()),
+            trust: RecordTrust::from_settings(settings),
         }
     }
 

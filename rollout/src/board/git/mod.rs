@@ -16,7 +16,7 @@ use zagent_cache::source::{
     CommitDraft, Deadline, FetchedCommits, PreparedCommit, PushOutcome, RefStore, SourceError,
     SourceErrorKind,
 };
-use zagent_cache::trust::AllowedSigners;
+use zagent_cache::trust::RECORD_NAMESPACE;
 use zagent_config::ids::Revision;
 
 pub use self::config::GitBoardConfig;
@@ -153,11 +153,11 @@ impl GitBoard {
             return Err(BoardError::Damaged { key: key.to_owned(), message });
         };
         if let (Some(trust), Some(bytes)) = (&self.config.trust, &seen.signed) {
-            let signers = AllowedSigners::read(trust);
-            let judged = signers.and_then(|signers| signers.verify_commit(bytes, Timestamp::now()));
+            let signers = trust.signers();
+            let judged = signers.and_then(|signers| signers.verify_record(bytes, Timestamp::now()));
             judged.map_err(|error| {
-                let id = seen.revision.short();
-                self.refused(format!("the commit {id} of `{key}` is not accepted: {error}"))
+                let (id, hint) = (seen.revision.short(), error.hint());
+                self.refused(format!("the commit {id} of `{key}` is not accepted: {error} ({hint})"))
             })?;
         }
         Ok(BoardEntry { value: value.clone(), token: VersionToken(seen.revision.to_string()) })
@@ -194,7 +194,7 @@ impl GitBoard {
     ) -> Result<PreparedCommit, BoardError> {
         let rollout = ref_names::is_rollout(key);
         if rollout && self.config.trust.is_some() && self.config.key.is_none() {
-            let way = "`trust.require` accepts only signed commits: set `rollout.key` to the signing key";
+            let way = "`trust.require` accepts only signed records: set `rollout.key` to the signing key";
             return Err(self.refused(way.into()));
         }
         let message = commit_message(write, rollout, old);
@@ -204,7 +204,7 @@ impl GitBoard {
             message: &message,
             author: &self.config.author,
             at: Timestamp::now(),
-            key: self.config.key.as_deref().filter(|_| rollout),
+            signer: self.config.key.as_deref().filter(|_| rollout).map(|key| (key, RECORD_NAMESPACE)),
         };
         PreparedCommit::build(&draft).map_err(|error| {
             let why =

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use zagent_cache::source::{Deadline, RefStore};
-use zagent_config::settings::{ManifestRule, RequiredSignatures, TrustSettings};
+use zagent_config::settings::{FirstContact, ManifestRule, RequiredSignatures, TrustSettings};
 use zagent_rollout::artifact::{ArtifactError, ArtifactFetcher, ReleaseArtifact, ReleaseTrust};
 use zagent_rollout::record::{Artifact, Component};
 
@@ -48,6 +48,10 @@ fn trust(dir: &Path, require: RequiredSignatures) -> TrustSettings {
         threshold: 1,
         manifest: ManifestRule::Optional,
         fast_forward: true,
+        repository: None,
+        first: FirstContact::default(),
+        min_serial: 0,
+        unsigned_refs: Vec::new(),
     }
 }
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use zagent_cache::testing::{GitHttpServer, ServerStream, Sshd, test_source};
-use zagent_config::settings::{ManifestRule, RemoteSettings, RequiredSignatures, TrustSettings};
+use zagent_cache::trust::{AllowedSigners, RecordTrust};
+use zagent_config::settings::{
+    FirstContact, ManifestRule, RemoteSettings, RequiredSignatures, TrustSettings,
+};
 use zagent_rollout::board::{Board, BoardError, BoardWrite, GitBoard, GitBoardConfig};
 
 use super::conforms::{conforms, conforms_in_short, write};
@@ -31,13 +34,17 @@ impl Site {
     }
 
     fn git(&self, arguments: &[&str]) -> String {
+        String::from_utf8(self.git_bytes(arguments)).unwrap().trim().to_owned()
+    }
+
+    fn git_bytes(&self, arguments: &[&str]) -> Vec<u8> {
         let mut command = Command::new("git");
         for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("GIT_")) {
             command.env_remove(key);
         }
         let done = command.args(arguments).current_dir(self.repository()).output().unwrap();
         assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+        done.stdout
     }
 
     fn hook(&self, name: &str, script: &str) {
@@ -276,12 +283,17 @@ fn signed(site: &Site) -> GitBoardConfig {
         threshold: 1,
         manifest: ManifestRule::Optional,
         fast_forward: true,
+        repository: None,
+        first: FirstContact::default(),
+        min_serial: 0,
+        unsigned_refs: Vec::new(),
     };
+    let trust = RecordTrust { trust, allowed_signers: None };
     GitBoardConfig { key: Some(key), trust: Some(trust), ..site.file() }
 }
 
 #[test]
-fn signed_rollouts_are_signed_as_git_does_it() {
+fn a_record_is_signed_for_records_only() {
     zagent_cache::needs!("git", "ssh-keygen");
     let site = Site::new();
     let place = signed(&site);
@@ -291,9 +303,75 @@ fn signed_rollouts_are_signed_as_git_does_it() {
     let second = board.put("rollout/r", beat).unwrap();
     board.put("rollout/r", write(b"three", Some(&second))).unwrap();
     assert_eq!(open(&place).get("rollout/r").unwrap().unwrap().value, b"three");
-    let signers = format!("gpg.ssh.allowedSignersFile={}", place.trust.unwrap().allowed_signers.display());
+    // As a commit of the states it is worth nothing, although the key may sign states.
+    let trust = place.trust.clone().unwrap().trust;
+    let states = AllowedSigners::read(&trust).unwrap();
     for commit in ["rollout/r", "rollout/r~1"] {
-        site.git(&["-c", &signers, "verify-commit", commit]);
+        let bytes = site.git_bytes(&["cat-file", "commit", commit]);
+        let error = states.verify_commit(&bytes, jiff::Timestamp::now()).unwrap_err();
+        assert_eq!(error.code(), "wrong-namespace", "{error}");
+    }
+    // And the other way round: a commit that Git signed is no record.
+    let (key, tree) = (site.dir.path().join("key"), site.git(&["rev-parse", "rollout/r^{tree}"]));
+    let signing = format!("user.signingkey={}", key.display());
+    let commit = site.git(&[
+        "-c",
+        "gpg.format=ssh",
+        "-c",
+        &signing,
+        "-c",
+        "user.name=x",
+        "-c",
+        "user.email=x@example.org",
+        "commit-tree",
+        "-S",
+        "-m",
+        "states",
+        &tree,
+    ]);
+    let bytes = site.git_bytes(&["cat-file", "commit", &commit]);
+    states.verify_commit(&bytes, jiff::Timestamp::now()).unwrap();
+    site.git(&["update-ref", "refs/heads/rollout/r", &commit]);
+    let error = open(&place).get("rollout/r").unwrap_err().to_string();
+    assert!(error.contains("made for `git`, not for `zagent-record`"), "{error}");
+}
+
+#[test]
+fn one_key_has_one_purpose() {
+    zagent_cache::needs!("git", "ssh-keygen");
+    let site = Site::new();
+    let place = signed(&site);
+    let trust = place.trust.clone().unwrap();
+    let public = std::fs::read_to_string(site.dir.path().join("key.pub")).unwrap();
+    open(&place).put("rollout/r", write(b"one", None)).unwrap();
+    let own = site.dir.path().join("record_signers");
+    let with = |states: &str, records: Option<&str>| {
+        std::fs::write(&trust.trust.allowed_signers, states).unwrap();
+        records.into_iter().for_each(|text| std::fs::write(&own, text).unwrap());
+        let trust = RecordTrust { allowed_signers: records.map(|_| own.clone()), ..trust.clone() };
+        let shared = trust.shared_keys().unwrap().len();
+        let read = open(&GitBoardConfig { trust: Some(trust), ..place.clone() }).get("rollout/r");
+        (read.map(|_| ()).map_err(|error| error.to_string()), shared)
+    };
+    let other = keygen(&site.dir.path().join("other"));
+    let line = |options: &str| format!("driver {options} {public}");
+    // One list for all: it works, and the key is named as one that could sign states too.
+    assert_eq!(with(&line(""), None), (Ok(()), 1));
+    assert_eq!(with(&line("namespaces=\"git,zagent-record\""), None), (Ok(()), 1));
+    assert_eq!(with(&line("namespaces=\"zagent-record\""), None), (Ok(()), 0));
+    // A list of its own is the only one that counts.
+    let people = format!("alice {other}");
+    assert_eq!(with(&people, Some(&line(""))), (Ok(()), 0));
+    assert_eq!(with(&line(""), Some(&line(""))), (Ok(()), 1));
+    assert_eq!(with(&line("namespaces=\"zagent-report\""), Some(&line(""))), (Ok(()), 0));
+    for (states, records) in [
+        (line("namespaces=\"git,zagent-manifest\""), None),
+        (line(""), Some(people.as_str())),
+        (line(""), Some(&*line("namespaces=\"git\""))),
+    ] {
+        let (read, _) = with(&states, records);
+        let error = read.unwrap_err();
+        assert!(error.contains("is not allowed to sign for") || error.contains("is not in"), "{error}");
     }
 }
 
