@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use zagent_config::codes::pillar as codes;
+use zagent_config::mask::Secret;
 use zagent_config::target::TargetSubject;
-use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, SecretMask, TraceStep, Value};
+use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, SecretMask, TraceStep, Value, secret_keys};
 
 use crate::high::HighData;
 use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};
@@ -20,7 +21,7 @@ use crate::select::{self, TopMatches};
 use crate::session::template::{RenderPhase, Templates};
 use crate::session::{CompileSession, ReadRequest, render};
 use crate::source_files::{ReachedBy, RenderedPos};
-use crate::{link, lower, merge, secrets, strict};
+use crate::{link, lower, merge, strict};
 
 /// What to compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,9 +199,7 @@ impl Compiler {
         if diagnostics.is_empty() {
             return diagnostics;
         }
-        let mut secrets = self.secrets();
-        secrets::collect_secrets(&self.pillar_stage().1.value.clone().into(), &mut secrets);
-        let mask = SecretMask::new(&secrets);
+        let mask = SecretMask::new(&self.secrets());
         for diagnostic in &mut diagnostics.0 {
             let place = diagnostic.pillar_key.as_deref().and_then(|key| self.pillar_origin(key));
             if let (Some(hint), Some(place)) = (&mut diagnostic.hint, place) {
@@ -360,12 +359,22 @@ impl Compiler {
         self.state_session().files_read()
     }
 
-    /// Decrypted plain texts, to be masked in all output.
+    /// What must not be shown: decrypted texts, and the values of the pillar that their keys mark as secrets. Compiles the
+    /// pillar if that was not done yet.
     #[must_use]
-    pub fn secrets(&self) -> Vec<String> {
-        let mut all = self.pillar_stage().0.secrets();
-        all.extend(self.states.get().map(CompileSession::secrets).unwrap_or_default());
+    pub fn secrets(&self) -> Vec<Secret> {
+        let (_, pillar) = self.pillar_stage();
+        let mut all = self.decrypted_secrets();
+        all.extend(secret_keys::marked_secrets(&pillar.value.clone().into()));
         all
+    }
+
+    /// The texts that were decrypted until now; nothing is compiled for this.
+    #[must_use]
+    pub fn decrypted_secrets(&self) -> Vec<Secret> {
+        let pillar = self.pillar.get().map(|(session, _)| session.secrets()).unwrap_or_default();
+        let states = self.states.get().map(CompileSession::secrets).unwrap_or_default();
+        pillar.into_iter().chain(states).collect()
     }
 
     /// Renders a template that a state names (`template: jinja`), with the state's context.

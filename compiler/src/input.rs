@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use zagent_config::mask::Secret;
 use zagent_config::value::MergeStrategy;
 use zagent_config::{Map, Value};
 
@@ -136,7 +137,7 @@ pub trait TemplateHost: Send + Sync {
     ///
     /// # Errors
     /// Fails with a message when no key fits or the text is damaged.
-    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String>;
+    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<Secret, String>;
 
     /// What external pillars add, each merged in turn; `pillar` is the pillar so far.
     ///

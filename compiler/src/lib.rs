@@ -18,7 +18,6 @@ mod plan;
 mod plan_bytes;
 mod private_networks;
 pub mod schema;
-mod secrets;
 mod select;
 mod session;
 mod single;

@@ -7,6 +7,7 @@ use zagent_compiler::{
     CallError, Cipher, CompileInputs, CompileOptions, FileTree, FunctionCall, TemplateHost,
 };
 use zagent_config::Value;
+use zagent_config::mask::Secret;
 
 /// Files by environment and path.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +69,7 @@ impl TemplateHost for Node {
         Vec::new()
     }
 
-    fn decrypt(&self, _: Cipher, _: &str) -> Result<String, String> {
+    fn decrypt(&self, _: Cipher, _: &str) -> Result<Secret, String> {
         Err("there are no keys in memory".to_owned())
     }
 

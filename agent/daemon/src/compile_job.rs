@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use zagent_compiler::{Compat, CompileInputs, CompileOutput, CompileTarget, Compiler, FileTree, Plan};
 use zagent_config::settings::Settings;
-use zagent_config::{SecretMask, Value};
+use zagent_config::{SecretMask, Value, mask};
 use zagent_host::Machine;
 
 use crate::error::AgentError;
@@ -93,9 +93,9 @@ impl CompileJob {
     ) -> Result<PlanWithPillar, AgentError> {
         compiled.warnings.iter().for_each(|warning| messages.compile_warning(warning));
         let pillar = self.compiler.pillar()?;
-        // Plans with warnings or secrets are not cached: warnings must show every time, secrets must not
+        // Plans with warnings or decrypted secrets are not cached: warnings must show every time, secrets must not
         // reach the disk.
-        if cache.save && compiled.warnings.is_empty() && self.compiler.secrets().is_empty() {
+        if cache.save && compiled.warnings.is_empty() && self.compiler.decrypted_secrets().is_empty() {
             self.save_plan(&compiled.plan, &pillar);
         }
         let planned = PlanWithPillar { plan: compiled.plan, pillar };
@@ -118,7 +118,11 @@ impl CompileJob {
     /// # Errors
     /// The compile errors.
     pub fn compile_quietly(&self) -> Result<CompileOutput, AgentError> {
-        Ok(self.compiler.compile(&self.want)?)
+        // A template may log what the pillar holds.
+        mask::hide_in_messages(&self.compiler.secrets());
+        let compiled = self.compiler.compile(&self.want)?;
+        mask::hide_in_messages(&self.compiler.decrypted_secrets());
+        Ok(compiled)
     }
 
     fn plan_key(&self) -> PlanKey {

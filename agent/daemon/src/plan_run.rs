@@ -10,6 +10,7 @@ use zagent_compiler::functions::Functions;
 use zagent_compiler::{
     CallError, Cipher, Compat, CompileInputs, CompileTarget, Compiler, FunctionCall, TemplateHost,
 };
+use zagent_config::mask::Secret;
 use zagent_config::settings::RunSchedule;
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
@@ -275,7 +276,7 @@ impl TemplateHost for FullTemplateHost<'_> {
         self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone())).names()
     }
 
-    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String> {
+    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<Secret, String> {
         self.inputs.host.decrypt(cipher, armoured)
     }
 

@@ -7,6 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use zagent_config::mask::Secret;
+
 use super::exec::error_message;
 use super::exec::{self, ExecCommand};
 
@@ -16,7 +18,7 @@ pub const GPG_HOME: &str = zagent_config::paths::DEFAULT_GPG_HOME;
 pub const HOST_KEY: &str = "/etc/ssh/ssh_host_ed25519_key";
 
 /// Decrypts an OpenPGP message.
-pub fn decrypt_gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<String, String> {
+pub fn decrypt_gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<Secret, String> {
     let home = home.to_string_lossy().into_owned();
     let args =
         ["--homedir", &home, "--batch", "--no-tty", "--quiet", "--pinentry-mode", "error", "--decrypt"];
@@ -30,11 +32,12 @@ pub fn decrypt_gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<Str
         let last = output.lines().rev().find(|l| l.starts_with("gpg: ")).unwrap_or("gpg: no reason given");
         return Err(format!("{last} (keys in `{home}`)"));
     }
-    String::from_utf8(outcome.stdout).map_err(|_| "the decrypted secret is not text".into())
+    let text = String::from_utf8(outcome.stdout).map_err(|_| "the decrypted secret is not text")?;
+    Ok(text.into())
 }
 
 /// Decrypts an age message with the identities of files: SSH keys or age's own.
-pub fn decrypt_age(identities: &[PathBuf], armoured: &str) -> Result<String, String> {
+pub fn decrypt_age(identities: &[PathBuf], armoured: &str) -> Result<Secret, String> {
     let reader = age::armor::ArmoredReader::new(armoured.trim().as_bytes());
     let decryptor = age::Decryptor::new(reader).map_err(|e| format!("the age message is damaged: {e}"))?;
     let keys = load_identities(identities)?;
@@ -47,7 +50,7 @@ pub fn decrypt_age(identities: &[PathBuf], armoured: &str) -> Result<String, Str
         .map_err(|e| format!("no age identity of this node opens it: {e}"))?;
     let mut text = String::new();
     stream.read_to_string(&mut text).map_err(|e| format!("the age message is damaged: {e}"))?;
-    Ok(text)
+    Ok(text.into())
 }
 
 fn load_identities(files: &[PathBuf]) -> Result<Vec<Box<dyn age::Identity>>, String> {
@@ -101,7 +104,7 @@ mod tests {
         let file = dir.path().join("id");
         fs::write(&file, mine.to_string().expose_secret()).unwrap();
         let files = [dir.path().join("missing"), file];
-        assert_eq!(decrypt_age(&files, &sealed(&mine.to_public(), "s3cret")).as_deref(), Ok("s3cret"));
+        assert_eq!(decrypt_age(&files, &sealed(&mine.to_public(), "s3cret")), Ok("s3cret".into()));
         assert!(
             decrypt_age(&files, &sealed(&other.to_public(), "x"))
                 .unwrap_err()

@@ -9,13 +9,14 @@ use gix_transport::client::blocking_io::http::connect_http;
 use gix_transport::client::git::{ConnectMode, blocking_io::Connection};
 use zagent_config::settings;
 
-use super::address::{RemoteAddress, redact};
+use super::address::RemoteAddress;
 use super::error::{SourceErrorKind, SourceFailure};
 use super::git_process::{self, GitProcess, GitService};
 use super::http_remote::HttpRemote;
 use super::http_transport::HttpTransport;
 use super::push::ServerCapabilities;
 use super::{Deadline, MAX_REFS, SourceError};
+use zagent_config::mask::bare_url;
 
 /// A remote, and the connection to it that stays open between polls.
 pub struct RemoteClient {
@@ -45,7 +46,7 @@ impl RemoteClient {
         remote: &settings::RemoteSettings,
         source: &settings::SourceSettings,
     ) -> Result<Self, SourceError> {
-        let shown = redact(&remote.url);
+        let shown = bare_url(&remote.url);
         let at = |failure: SourceFailure| failure.with_remote(&shown);
         let address = RemoteAddress::parse(&remote.url).map_err(at)?;
         let wire = match &address {

@@ -9,8 +9,8 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use zagent_config::settings::RemoteSettings;
 
 use super::AGENT;
-use super::address::redact;
 use super::error::{SourceErrorKind, SourceFailure};
+use zagent_config::mask::bare_url;
 
 /// How long an open connection may stay unused: longer than the poll interval.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -42,7 +42,7 @@ pub(super) fn new_agent(remote: &RemoteSettings) -> Result<ureq::Agent, SourceFa
         let bad = |_| {
             SourceFailure::new(
                 SourceErrorKind::Local,
-                format!("`proxy: {}` is not a valid proxy address", redact(proxy)),
+                format!("`proxy: {}` is not a valid proxy address", bare_url(proxy)),
             )
         };
         config = config.proxy(Some(ureq::Proxy::new(proxy).map_err(bad)?));

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ureq::http::{Response, StatusCode};
 use zagent_config::settings::RemoteSettings;
 
-use super::address::{HttpAddress, is_loopback, redact, url_origin};
+use super::address::{HttpAddress, is_loopback, url_origin};
 use super::credentials::{AuthScheme, Credentials, RemoteLogin};
 use super::error::{SourceErrorKind, SourceFailure, sanitize_line};
 use super::{Deadline, http_agent};
+use zagent_config::mask::bare_url;
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -63,7 +64,7 @@ impl HttpRemote {
     pub(super) fn new(remote: &RemoteSettings, address: &HttpAddress) -> Result<Self, SourceFailure> {
         let agent = http_agent::new_agent(remote)?;
         let credentials = Credentials::new(remote, address);
-        let shown = redact(&remote.url);
+        let shown = bare_url(&remote.url);
         let known = Mutex::default();
         Ok(Self(Arc::new(HttpRemoteInner {
             agent,
@@ -221,7 +222,7 @@ impl HttpRemote {
         deadline: Deadline,
     ) -> Result<(), SourceFailure> {
         if url_origin(url) != url_origin(&self.0.base) {
-            let there = redact(url);
+            let there = bare_url(url);
             let why = format!(
                 "redirects to {there}, which asks for credentials: zagent sends none to \
                                another host; if that host is correct, set it as `url`"
@@ -254,7 +255,7 @@ impl HttpRemote {
     ) -> Result<String, SourceFailure> {
         let location =
             response.headers().get("location").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let shown = sanitize_line(&redact(location));
+        let shown = sanitize_line(&bare_url(location));
         let refuse =
             |why: &str| self.new_failure(SourceErrorKind::Protocol, format!("redirects to `{shown}`: {why}"));
         let root =

@@ -95,7 +95,10 @@ impl Remotes {
         let slot = |remote: &zagent_config::settings::RemoteSettings| RemoteSlot {
             client: None,
             dir: None,
-            health: SourceHealth { url: super::address::redact(&remote.url), ..SourceHealth::default() },
+            health: SourceHealth {
+                url: zagent_config::mask::bare_url(&remote.url),
+                ..SourceHealth::default()
+            },
         };
         Self { slots: source.remotes.iter().map(slot).collect(), source: source.clone(), seed, prefix: None }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use minijinja::{Environment, UndefinedBehavior, context};
+use zagent_config::mask::Secret;
 use zagent_config::{Diagnostic, Map, Value};
 
 use super::{FunctionRenderer, Functions, RenderRequest, RenderSource, salt};
@@ -67,7 +68,7 @@ impl TemplateHost for SampleHost {
         vec!["cmd.run", "file.file_exists", "file.contains"]
     }
 
-    fn decrypt(&self, _: Cipher, _: &str) -> Result<String, String> {
+    fn decrypt(&self, _: Cipher, _: &str) -> Result<Secret, String> {
         Err("no key".into())
     }
 

@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use zagent_config::codes::{Code, yaml as codes};
-use zagent_config::{Diagnostic, FileLocation, Map, Pos, TraceStep, Value, mask};
+use zagent_config::mask::{self, Secret};
+use zagent_config::{Diagnostic, FileLocation, Map, Pos, TraceStep, Value, secret_keys};
 
 use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};
 use crate::jinja::with_line_feeds;
@@ -39,7 +40,7 @@ pub(crate) struct CompileSession {
     traces: TraceCache,
     available: RefCell<HashMap<String, Arc<[Arc<str>]>>>,
     /// Decrypted texts, to be masked in all output.
-    secrets: RefCell<Vec<String>>,
+    secrets: RefCell<Vec<Secret>>,
     /// The modules in `_states`, listed on first use.
     external: OnceCell<HashSet<String>>,
     /// Variables that templates see besides Salt's, by file (pillar includes with defaults).
@@ -274,11 +275,26 @@ impl CompileSession {
     }
 
     /// Records a text that must not be printed.
-    pub(crate) fn add_secret(&self, text: &str) {
-        self.secrets.borrow_mut().push(text.to_string());
+    pub(crate) fn add_secret(&self, secret: Secret) {
+        self.secrets.borrow_mut().push(secret);
     }
 
-    pub(crate) fn secrets(&self) -> Vec<String> {
+    /// How many texts were recorded.
+    pub(crate) fn secret_count(&self) -> usize {
+        self.secrets.borrow().len()
+    }
+
+    /// Records the values of a document that was encrypted as one, in place of its text: lines of a document hold ordinary
+    /// words.
+    pub(crate) fn replace_document(&self, index: usize, data: &Value) {
+        let mut secrets = self.secrets.borrow_mut();
+        if index < secrets.len() {
+            secrets.remove(index);
+        }
+        secrets.extend(secret_keys::document_secrets(data));
+    }
+
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
         self.secrets.borrow().clone()
     }
 

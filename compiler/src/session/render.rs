@@ -107,15 +107,32 @@ pub(crate) fn render(session: &CompileSession, file: FileId, source: &str) -> Re
         Err(no_pipe) => return Err(Box::new(pipe_diagnostic(session, file, source, no_pipe))),
     };
     let mut flow = PipeValue::Text(source.to_string());
+    let mut document = None;
     for stage in &pipe.0 {
+        if let (RendererKind::Decrypt(cipher), PipeValue::Text(text)) = (stage, &flow)
+            && is_one_block(*cipher, text)
+        {
+            document = Some(session.secret_count());
+        }
         flow = run_stage(session, file, *stage, flow)?;
     }
-    Ok(match flow {
+    let data = match flow {
         PipeValue::Data(data) => data,
         // Salt has no pipe that ends in text.
         PipeValue::Text(_) if session.is_salt() => Value::empty_map(),
         PipeValue::Text(text) => Value::from(text),
-    })
+    };
+    if let Some(index) = document {
+        session.replace_document(index, &data);
+    }
+    Ok(data)
+}
+
+/// True when all of a file but its first line was encrypted as one.
+fn is_one_block(cipher: Cipher, text: &str) -> bool {
+    let (begin, end) = armor_markers(cipher);
+    let body = if text.starts_with("#!") { text.split_once('\n').map_or("", |(_, rest)| rest) } else { text };
+    body.trim().starts_with(begin) && body.trim().ends_with(end) && body.matches(begin).count() == 1
 }
 
 /// The text of a file after its template stages.
@@ -253,8 +270,8 @@ fn decrypt_text(
             };
             Box::new(diagnostic.hint("check that the node's key is among the recipients"))
         })?;
-        session.add_secret(plain.trim_end_matches('\n'));
-        out.push_str(&plain);
+        session.add_secret(plain.expose().trim_end_matches('\n').into());
+        out.push_str(plain.expose());
         rest = &rest[stop..];
     }
     out.push_str(rest);

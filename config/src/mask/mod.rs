@@ -1,17 +1,30 @@
 //! Texts, values and diagnostics in, the same without secrets out.
 //!
-//! Law: a secret is masked wherever it appears, also inside a longer text, and so is each of its lines of at least
-//! [`MIN_LINE_LEN`] bytes; under a key that marks a secret every value is masked (held by `tests::one_rule`).
+//! Law: a secret is masked wherever it appears, also inside a longer text and in every form of `forms.rs`, and so is each
+//! of its lines of at least [`MIN_LINE_CHARS`] characters (held by `tests::one_rule` and `forms::tests`). What
+//! [`is_maskable`] rejects is not masked: it occurs everywhere, and a report would become unreadable (held by
+//! `tests::ordinary_texts_stay_readable`).
 
+mod common_words;
 mod diagnostic;
+mod forms;
+mod messages;
+mod patterns;
+mod secret;
+mod url;
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::ops::Range;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::{Map, Value, secret_keys};
 
+use self::patterns::Patterns;
+
 pub use self::diagnostic::mask_pillar_excerpts;
+pub use self::messages::{hide_in_messages, mask_message};
+pub use self::secret::Secret;
+pub use self::url::{REDACTED_LOGIN, bare_url, has_login, redact_logins};
 
 /// Replacement for a secret.
 pub const MASKED_TEXT: &str = "********";
@@ -19,27 +32,53 @@ pub const MASKED_TEXT: &str = "********";
 /// Replacement for everything that a state with `no_log` reports, as in Salt.
 pub const NO_LOG_TEXT: &str = "**********";
 
-/// Shorter lines of a secret are not masked: they reveal nothing and occur everywhere.
-pub const MIN_LINE_LEN: usize = 4;
+/// Replacement for the diff of a file that holds or held a secret.
+pub const HIDDEN_DIFF: &str = "<not shown: the file holds or held a secret>";
 
-/// Masks secrets.
-#[derive(Clone, Debug, Default)]
+/// Shorter secrets are not masked.
+pub const MIN_SECRET_CHARS: usize = 4;
+
+/// Shorter secrets of digits alone are not masked: ports, modes and counts look like them.
+pub const MIN_DIGITS: usize = 6;
+
+/// Shorter lines of a secret are not masked on their own.
+pub const MIN_LINE_CHARS: usize = 6;
+
+/// A longer line of a secret is looked for piece by piece.
+const MAX_PIECE_BYTES: usize = 1024;
+
+/// Masks secrets. A copy costs nothing.
+#[derive(Clone, Default)]
 pub struct SecretMask {
-    secrets: Vec<String>,
+    patterns: Option<Arc<Patterns>>,
+}
+
+impl fmt::Debug for SecretMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "SecretMask(empty)" } else { "SecretMask(********)" })
+    }
 }
 
 impl SecretMask {
-    /// Masks these texts.
+    /// Masks these texts, as far as they [can be masked](is_maskable).
     #[must_use]
-    pub fn new(secrets: &[String]) -> Self {
-        let mut all: Vec<String> = Vec::new();
-        for secret in secrets.iter().filter(|s| !s.trim().is_empty()) {
-            all.extend([secret.clone(), secret.trim().to_owned()]);
-            all.extend(long_lines(secret).map(str::to_owned));
+    pub fn new(secrets: &[Secret]) -> Self {
+        let mut all = Vec::new();
+        for secret in secrets.iter().map(Secret::expose).filter(|text| is_maskable(text)) {
+            let text = secret.trim();
+            if text.contains('\n') {
+                all.extend(long_lines(text).flat_map(pieces).map(|line| (line, patterns::FormKind::Plain)));
+            }
+            if text.len() <= MAX_PIECE_BYTES {
+                all.extend(forms::secret_forms(text));
+            } else {
+                all.extend(pieces(text).map(|piece| (piece, patterns::FormKind::Plain)));
+                // What is encoded is found by its beginning.
+                let start = pieces(text).next().unwrap_or_default();
+                all.extend(forms::secret_forms(&start));
+            }
         }
-        all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        all.dedup();
-        Self { secrets: all }
+        Self { patterns: Patterns::new(all).map(Arc::new) }
     }
 
     /// A text with secrets masked.
@@ -62,14 +101,33 @@ impl SecretMask {
 
     /// True when there is nothing to mask.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.secrets.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.patterns.is_none()
+    }
+
+    /// True when there is a secret in these bytes.
+    #[must_use]
+    pub fn finds(&self, bytes: &[u8]) -> bool {
+        self.patterns.as_ref().is_some_and(|patterns| patterns.is_match(bytes))
+    }
+
+    /// True when there is a secret in a value, or in one of its keys.
+    #[must_use]
+    pub fn finds_in(&self, value: &Value) -> bool {
+        match value {
+            _ if self.is_empty() => false,
+            Value::Str(text) => self.finds(text.as_bytes()),
+            Value::List(list) => list.iter().any(|v| self.finds_in(v)),
+            Value::Map(map) => map.iter().any(|(key, value)| self.finds_in(key) || self.finds_in(value)),
+            Value::Int(number) => self.finds(number.to_string().as_bytes()),
+            _ => false,
+        }
     }
 
     /// A value with secrets masked.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
-        if self.secrets.is_empty() { value.clone() } else { self.mask_tree(value) }
+        if self.is_empty() { value.clone() } else { self.mask_tree(value) }
     }
 
     /// A pillar with secrets masked, by content and by key names.
@@ -104,12 +162,14 @@ impl SecretMask {
                     out
                 })
                 .into(),
+            Value::Int(number) if self.finds(number.to_string().as_bytes()) => MASKED_TEXT.into(),
             other => other.clone(),
         }
     }
 
     fn replace<'t>(&self, text: &'t str, mask: impl Fn(&str) -> String) -> Cow<'t, str> {
-        let ranges = self.secret_ranges(text);
+        let Some(patterns) = &self.patterns else { return Cow::Borrowed(text) };
+        let ranges = patterns.ranges(text);
         if ranges.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -122,29 +182,34 @@ impl SecretMask {
         out += &text[at..];
         Cow::Owned(out)
     }
-
-    /// Where the secrets are. Secrets that overlap are one range, so that no part of either stays visible.
-    fn secret_ranges(&self, text: &str) -> Vec<Range<usize>> {
-        let mut found: Vec<Range<usize>> = self
-            .secrets
-            .iter()
-            .flat_map(|secret| text.match_indices(secret.as_str()).map(|(at, s)| at..at + s.len()))
-            .collect();
-        found.sort_by_key(|range| (range.start, Reverse(range.end)));
-        let mut merged: Vec<Range<usize>> = Vec::with_capacity(found.len());
-        for range in found {
-            match merged.last_mut() {
-                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
-                _ => merged.push(range),
-            }
-        }
-        merged
-    }
 }
 
-/// The lines of a text that are long enough to be masked on their own.
-pub fn long_lines(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_LEN)
+/// True for a text that can be masked: long enough, and not a word that stands everywhere, such as `true` or `root`.
+#[must_use]
+pub fn is_maskable(text: &str) -> bool {
+    let text = text.trim();
+    let is_number = text.bytes().all(|b| b.is_ascii_digit());
+    let min = if is_number { MIN_DIGITS } else { MIN_SECRET_CHARS };
+    text.chars().count() >= min && !text.bytes().all(|b| b == b'*') && !common_words::is_common(text)
+}
+
+/// The lines of a text that are masked on their own; the first and last line of a PEM block are public.
+fn long_lines(text: &str) -> impl Iterator<Item = &str> {
+    let is_long = |line: &&str| line.chars().count() >= MIN_LINE_CHARS && is_maskable(line);
+    text.lines().map(str::trim).filter(is_long).filter(|line| !line.starts_with("-----"))
+}
+
+/// A text in pieces of limited size; what is left of it at the end goes with the piece before.
+fn pieces(text: &str) -> impl Iterator<Item = String> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let is_last = rest.len() < MAX_PIECE_BYTES + MIN_LINE_CHARS;
+        let end =
+            (0..=MAX_PIECE_BYTES.min(rest.len())).rev().find(|i| rest.is_char_boundary(*i)).unwrap_or(0);
+        let (piece, more) = rest.split_at(if is_last { rest.len() } else { end });
+        rest = more;
+        (!piece.is_empty()).then(|| piece.to_owned())
+    })
 }
 
 /// A value under a secret key: its keys stay, and `null` and booleans, which hold no secret; a list is masked as a whole.
@@ -185,32 +250,108 @@ mod tests {
     #[test]
     fn one_rule() {
         for (secrets, text, masked, columns) in [
-            // A whole secret is masked at any length, with and without the space around it.
+            // A secret is masked with and without the space around it.
             (&["hunter2"][..], "+pass=hunter2 x", "+pass=******** x", "+pass=******* x"),
-            (&["ab\n"], "cab", "c********", "c**"),
-            (&["p w"], "=p w=", "=********=", "=* *="),
+            (&["abcd\n"], "xabcd", "x********", "x****"),
+            (&["p w?"], "=p w?=", "=********=", "=* **="),
             (&["p-w$"], "p-w$", "********", "****"),
-            // Lines are masked from four bytes on.
+            // Lines are masked from six characters on.
             (
-                &["-----BEGIN\n  abcd\nxyz\n"],
-                "-----BEGIN abcd xyz",
-                "******** ******** xyz",
-                "********** **** xyz",
+                &["-----BEGIN\n  abcdef\nxyz\n"],
+                "-----BEGIN abcdef xyz",
+                "-----BEGIN ******** xyz",
+                "-----BEGIN ****** xyz",
             ),
             // The longer secret first; secrets that overlap leave nothing visible.
-            (&["pass", "password"], "password pass", "******** ********", "******** ****"),
+            (&["passwd", "passwd-x"], "passwd-x passwd-", "******** passwd-", "******** passwd-"),
             (&["abcd", "cdef"], "abcdef", "********", "******"),
             (&["abcd"], "abcdabcd", "****************", "********"),
-            // Neither empty secrets nor the stars themselves do harm.
-            (&["", " \n", "**"], "a ** b", "a ******** b", "a ** b"),
+            // What is short, common or stars is left alone.
+            (
+                &["", " \n", "**", "abc", "True", "root", "22", "8080"],
+                "a ** abc True root 8080",
+                "a ** abc True root 8080",
+                "a ** abc True root 8080",
+            ),
+            (&["123456"], "pin 123456", "pin ********", "pin ******"),
             (&[], "hunter2", "hunter2", "hunter2"),
         ] {
-            let mask = SecretMask::new(&secrets.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+            let mask = SecretMask::new(&secrets.iter().map(|s| (*s).into()).collect::<Vec<_>>());
             assert_eq!(mask.mask_str(text), masked, "{secrets:?}");
             assert_eq!(mask.mask_columns(text), columns, "{secrets:?}");
             let value = |text: &str| Map::from_iter([(text, vec![Value::from(text)])]).into();
             assert_eq!(mask.mask_value(&value(text)), value(masked), "{secrets:?}");
         }
+    }
+
+    #[test]
+    fn a_number_is_masked_too() {
+        let mask = SecretMask::new(&["12345678".into()]);
+        assert_eq!(
+            mask.mask_value(&json(r#"{"a": 12345678, "b": 1234}"#)),
+            json(r#"{"a": "********", "b": 1234}"#)
+        );
+        assert!(mask.finds_in(&json("[12345678]")) && !mask.finds_in(&json("[1234]")));
+    }
+
+    #[test]
+    fn a_long_secret_is_masked_as_a_whole() {
+        let long: String = (0..3000).map(|n| char::from(b'a' + (n * n % 26) as u8)).collect();
+        let mask = SecretMask::new(&[long.as_str().into()]);
+        let shown = mask.mask_string(&format!("x {long} y"));
+        assert!(
+            shown.starts_with("x *")
+                && shown.ends_with("* y")
+                && shown.trim_matches(['x', ' ', 'y', '*']).is_empty(),
+            "{shown}"
+        );
+    }
+
+    /// Comments, names and changes as runs print them: no value that a pillar commonly holds may hide a part of them.
+    #[test]
+    fn ordinary_texts_stay_readable() {
+        let texts = include_str!("ordinary_texts.txt");
+        let everyday = [
+            "true",
+            "false",
+            "yes",
+            "none",
+            "null",
+            "root",
+            "admin",
+            "user",
+            "test",
+            "0644",
+            "0600",
+            "8080",
+            "22",
+            "443",
+            "file",
+            "managed",
+            "present",
+            "absent",
+            "running",
+            "installed",
+            "latest",
+            "service",
+            "nginx",
+            "default",
+            "localhost",
+            "password",
+            "secret",
+            "token",
+            "enabled",
+            "disabled",
+            "changeme",
+            "state",
+            "changed",
+            "failed",
+        ];
+        let mask = SecretMask::new(&everyday.map(Secret::from));
+        assert!(mask.is_empty());
+        let mask =
+            SecretMask::new(&["hunter2-of-the-canary".into(), "Tr0ub4dor&3".into(), "gXm9-2LqPz".into()]);
+        assert_eq!(mask.mask_str(texts), texts);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use zagent_compiler::{CallError, Cipher, CompileInputs, FileStamp, FileTree, FunctionCall, TemplateHost};
 use zagent_config::Value;
+use zagent_config::mask::Secret;
 use zagent_config::value::binary::{ValueReader, write_text, write_varint};
 
 /// A file that changed less than this before it was read may change again with the same stamp.
@@ -279,7 +280,7 @@ impl TemplateHost for TracedHost {
         names
     }
 
-    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String> {
+    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<Secret, String> {
         self.trace.entries().uncacheable = true;
         self.inner.decrypt(cipher, armoured)
     }

@@ -7,6 +7,7 @@ pub(crate) mod formats;
 pub(crate) mod unpack_dir;
 
 use std::path::{Path, PathBuf};
+use zagent_config::mask::redact_logins;
 
 use zagent_compiler::{Chunk, Compat};
 use zagent_config::atomic_file::AtomicFile;
@@ -254,7 +255,7 @@ impl ArchiveExtracted {
         let env: &str = &self.chunk.env;
         let found = self.sources.locate_source(ctx, env, &self.target.display().to_string());
         let (source, located) = found.map_err(StateError::new)?;
-        let shown = sources::redact(&source.text);
+        let shown = redact_logins(&source.text);
         let io = |e: std::io::Error| StateError::new(format!("cannot keep {shown}: {e}"));
         let bytes = match located {
             LocatedSource::Held(bytes) => bytes,
@@ -314,7 +315,7 @@ impl ArchiveExtracted {
         if names.is_empty() {
             return Err(StateError::new(format!(
                 "No files were extracted from {}",
-                sources::redact(&self.source_text)
+                redact_logins(&self.source_text)
             )));
         }
         let removed = self.remove_obsolete(ctx, found)?;
@@ -383,7 +384,7 @@ impl State for ArchiveExtracted {
             return Ok(CheckResult::in_sync(format!("Path {} exists", path.display())));
         }
         let found = self.inspect(ctx)?;
-        let (source, to) = (sources::redact(&self.source_text), self.target.display());
+        let (source, to) = (redact_logins(&self.source_text), self.target.display());
         if let Some(why) = found.reason {
             // What it holds may be known from an earlier look, when there was a program that tells.
             if ctx.compat == Compat::Strict {
@@ -415,7 +416,7 @@ impl State for ArchiveExtracted {
             }
             comment = format!(
                 "{} extracted to {}/{}",
-                sources::redact(&self.source_text),
+                redact_logins(&self.source_text),
                 self.target.display(),
                 reason_comment(why)
             );

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use zagent_config::mask::redact_logins;
 
 use zagent_config::{Map, Value};
 
@@ -9,7 +10,7 @@ use super::args::{reapply, reject_signatures, saltenv};
 use super::download::Downloader;
 use super::hash::{DigestAlgorithm, FileDigest};
 use super::parents;
-use super::sources::{self, ContentLocation, DigestNames, cached_path, parse_location, redact};
+use super::sources::{self, ContentLocation, DigestNames, cached_path, parse_location};
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
 };
@@ -59,7 +60,7 @@ impl FileCached {
             return Err(StateError::new(format!(
                 "Unable to verify upstream hash of source file {}, please set source_hash or set skip_verify or \
                  use_etag to True",
-                redact(&self.name)
+                redact_logins(&self.name)
             )));
         }
         let Some(hash) = self.hash.as_deref().filter(|_| !self.skip_verify) else { return Ok(None) };
@@ -96,7 +97,7 @@ impl FileCached {
     }
 
     fn fetch_error(&self) -> StateError {
-        let name = redact(&self.name);
+        let name = redact_logins(&self.name);
         StateError::new(format!("Failed to cache {name}, check minion log for more information"))
     }
 
@@ -130,7 +131,7 @@ impl FileCached {
             (true, Some(_)) => "Hashes don't match.\n",
             (true, None) => "No hash found. ",
         };
-        format!("{why}File will be cached: {}", redact(&self.name))
+        format!("{why}File will be cached: {}", redact_logins(&self.name))
     }
 
     fn fetch_content(
@@ -158,7 +159,7 @@ impl State for FileCached {
             ContentLocation::Foreign(url) => {
                 return Err(StateError::new(format!(
                     "the protocol of `{}` is not supported here",
-                    redact(url)
+                    redact_logins(url)
                 )));
             }
             ContentLocation::Tree(..) => {
@@ -237,7 +238,7 @@ impl State for FileNotCached {
             return Ok(CheckResult::in_sync(format!("File {path} is a local path, no action taken")));
         };
         if ctx.fs.lstat(&copy)?.is_none() {
-            return Ok(CheckResult::in_sync(format!("{} is not cached", redact(name))));
+            return Ok(CheckResult::in_sync(format!("{} is not cached", redact_logins(name))));
         }
         let changes = [("deleted", true)].into_iter().collect();
         Ok(CheckResult::drifted(format!("{} is set to be deleted", copy.display()), changes))

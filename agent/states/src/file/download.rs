@@ -6,11 +6,11 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zagent_config::mask::redact_logins;
 
 use ureq::config::Config;
 
 use super::hash::FileDigest;
-use super::sources::redact;
 use crate::{ChunkArgs, StateCtx};
 use zagent_host::http_client::tls_config;
 
@@ -163,7 +163,7 @@ fn download_deadline(ctx: &StateCtx<'_>) -> Instant {
 }
 
 fn download_error(url: &str, error: &str) -> String {
-    format!("Failed to cache {}: {error}", redact(url))
+    format!("Failed to cache {}: {error}", redact_logins(url))
 }
 
 fn read_download(path: &Path, url: &str) -> Result<Vec<u8>, String> {
@@ -175,7 +175,7 @@ fn digest_mismatch(sum: &FileDigest, url: &str, got: &str) -> String {
         "Specified {} checksum for {} ({}) does not match actual checksum ({}). If the 'source_hash' value refers to a \
          remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
         sum.algorithm.name(),
-        redact(url),
+        redact_logins(url),
         sum.digits,
         got
     )

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use zagent_config::mask::redact_logins;
 
 use md5::Md5;
 use md5::digest::DynDigest;
@@ -210,7 +211,7 @@ fn is_hex(text: &str) -> bool {
 
 /// Salt's words for what is no digest.
 pub(crate) fn invalid_digest(text: &str) -> String {
-    let text = super::sources::redact(text);
+    let text = redact_logins(text);
     let lengths: Vec<String> =
         DigestAlgorithm::ALL.iter().rev().map(|a| format!("{} ({})", a.name(), a.digits())).collect();
     format!(

@@ -45,6 +45,7 @@ pub mod touch;
 pub mod walk;
 
 use super::{BuildResult, ChunkArgs, StateCtx, StateError, StateModule};
+use zagent_config::mask::redact_logins;
 
 /// What a source holds that is not on this host: of the state tree, or from the network; nothing for a path of this host.
 ///
@@ -65,7 +66,7 @@ pub(crate) fn fetch_remote(ctx: &StateCtx<'_>, env: &str, text: &str) -> Result<
         sources::ContentLocation::Foreign(_) => {
             return Err(StateError::new(format!(
                 "the protocol of `{}` is not supported here",
-                sources::redact(text)
+                redact_logins(text)
             )));
         }
     };

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use zagent_config::mask::redact_logins;
 
 use zagent_config::Value;
 
@@ -79,16 +80,6 @@ pub(crate) fn parse_location(text: &str) -> ContentLocation<'_> {
 
 fn parse_saltenv(query: &str) -> Option<&str> {
     query.split('&').find_map(|part| part.strip_prefix("saltenv="))
-}
-
-/// An address without the password in it.
-pub fn redact(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let host = rest.split('/').next().unwrap_or(rest);
-    match host.rsplit_once('@') {
-        Some((secret, _)) => format!("{scheme}://<redacted>{}", &rest[secret.len()..]),
-        None => text.to_owned(),
-    }
 }
 
 /// All that is said about where a content comes from.
@@ -308,7 +299,7 @@ impl FileSources {
             }
             ContentLocation::Foreign(url) => Err(format!(
                 "the protocol of `{}` is not supported here: use https, salt:// or a path",
-                redact(url)
+                redact_logins(url)
             )),
         }
     }
@@ -371,7 +362,7 @@ pub(crate) fn source_digest(
     hash: &str,
     names: &DigestNames<'_>,
 ) -> Result<FileDigest, String> {
-    let not_found = || format!("Source hash file {} not found", redact(hash));
+    let not_found = || format!("Source hash file {} not found", redact_logins(hash));
     let list = match parse_location(hash) {
         ContentLocation::Tree(own, path) => {
             ctx.files.read(own.unwrap_or(env), path)?.ok_or_else(not_found)?.to_vec()
@@ -437,7 +428,7 @@ fn none_found_error() -> String {
 fn unverified_error(url: &str) -> String {
     format!(
         "Unable to verify upstream hash of source file {}, please set source_hash or set skip_verify to True",
-        redact(url)
+        redact_logins(url)
     )
 }
 
@@ -484,12 +475,5 @@ mod tests {
         let (source, located) = sources.locate_source(&test_bed.scene(), "base", "/opt").unwrap();
         assert_eq!(&*source.text, path);
         assert!(matches!(located, LocatedSource::File(file) if file == Path::new(&path)));
-    }
-
-    #[test]
-    fn passwords_are_not_told() {
-        assert_eq!(redact("https://u:p@h/x@y"), "https://<redacted>@h/x@y");
-        assert_eq!(redact("https://h/x@y"), "https://h/x@y");
-        assert_eq!(redact("sha256=ab"), "sha256=ab");
     }
 }

@@ -5,7 +5,8 @@ use zagent_config::{Map, Value};
 use super::target::{GIT_REPO_UNDO, GitTarget, TargetDirState};
 use super::{GitAccess, failure_with_changes, is_hash, join_sentences, old_new};
 use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
-use zagent_host::git::{GitCli, redact_passwords};
+use zagent_config::mask::redact_logins;
+use zagent_host::git::GitCli;
 
 pub(crate) struct GitDetached {
     access: GitAccess,
@@ -109,7 +110,7 @@ impl GitDetached {
     ) -> Result<(), StateError> {
         let git = self.access.git(ctx)?;
         let dir = Some(self.target.path.as_path());
-        let (path, name) = (self.target.path.display().to_string(), redact_passwords(&self.access.url));
+        let (path, name) = (self.target.path.display().to_string(), redact_logins(&self.access.url));
         if stand.dir_state != TargetDirState::Repository {
             git.run_checked(
                 None,
@@ -120,7 +121,7 @@ impl GitDetached {
             if stand.url.as_deref() != Some(&self.access.url) {
                 let verb = if stand.url.is_some() { "set-url" } else { "add" };
                 git.run_checked(dir, &["remote", verb, &self.remote, &self.access.url])?;
-                let old = stand.url.as_deref().map_or_else(|| "None".into(), redact_passwords);
+                let old = stand.url.as_deref().map_or_else(|| "None".into(), redact_logins);
                 made.push(format!("Remote {} updated from '{old}' to '{name}'", self.remote));
             }
             if stand.absent && self.flag("fetch_remote", true) {
@@ -170,8 +171,8 @@ impl DetachedStatus {
             changes.insert("hard reset", true);
         }
         if self.dir_state == TargetDirState::Repository && self.url.as_deref() != Some(&access.url) {
-            let old = self.url.as_deref().map(redact_passwords);
-            changes.insert("remote", old_new(old.as_deref(), Some(&redact_passwords(&access.url))));
+            let old = self.url.as_deref().map(redact_logins);
+            changes.insert("remote", old_new(old.as_deref(), Some(&redact_logins(&access.url))));
         }
         changes
     }
@@ -184,7 +185,7 @@ impl State for GitDetached {
         if changes.is_empty() {
             return Ok(CheckResult::in_sync("Already checked out at correct revision"));
         }
-        let (path, name) = (self.target.path.display(), redact_passwords(&self.access.url));
+        let (path, name) = (self.target.path.display(), redact_logins(&self.access.url));
         let would = match stand.dir_state {
             TargetDirState::NotEmpty => format!(
                 "Target directory {path} exists. Since force_clone=True, the contents of {path} would be deleted, and {name} would \

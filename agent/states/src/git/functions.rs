@@ -9,7 +9,8 @@ use zagent_config::{Map, Value};
 use crate::functions::{
     ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, query_fn_needing, string_list, text_arg,
 };
-use zagent_host::git::{GitCli, redact_passwords, split_login};
+use zagent_config::mask::redact_logins;
+use zagent_host::git::{GitCli, split_login};
 use zagent_host::{Machine, Tools};
 
 /// The execution functions of `git`.
@@ -143,7 +144,7 @@ fn run_subcommand(
         let all = format!("{}\n{}", output.stdout.trim(), output.stderr.trim());
         return Ok(all.trim().into());
     }
-    Err(FunctionError::failed(redact_passwords(output.message())))
+    Err(FunctionError::failed(redact_logins(output.message())))
 }
 
 /// A name and a password.
@@ -208,7 +209,7 @@ fn remotes(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Funct
             continue;
         };
         let mut one = found.get(name).and_then(Value::as_map).cloned().unwrap_or_default();
-        one.insert(kind.trim_matches(['(', ')']), redact_passwords(url));
+        one.insert(kind.trim_matches(['(', ')']), redact_logins(url));
         found.insert(name, one);
     }
     Ok(found.into())

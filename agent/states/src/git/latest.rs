@@ -7,7 +7,8 @@ use super::remote_rev::{RemoteRev, RevKind, is_at_rev, resolve_rev};
 use super::target::{GIT_REPO_UNDO, GitTarget, TargetDirState};
 use super::{GitAccess, GitStep, failure_with_changes, join_sentences, old_new, short_rev};
 use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError};
-use zagent_host::git::{GitCli, redact_passwords};
+use zagent_config::mask::redact_logins;
+use zagent_host::git::GitCli;
 
 /// Which changes of the local repository may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ impl GitLatest {
     }
 
     fn plan_clone(&self, place: TargetDirState, wanted: &RemoteRev) -> Result<GitPlan, StateError> {
-        let (name, path) = (redact_passwords(&self.access.url), self.target.path.display().to_string());
+        let (name, path) = (redact_logins(&self.access.url), self.target.path.display().to_string());
         let mut plan = GitPlan::default();
         let mut would = format!("Repository {name} would be cloned to {path}");
         if place == TargetDirState::NotEmpty {
@@ -243,7 +244,7 @@ impl GitLatest {
                 preview_comment: format!("Remote '{}' would be fetched", self.remote),
                 done_comment: format!(
                     "{} was fetched, resulting in updated refs",
-                    redact_passwords(&self.access.url)
+                    redact_logins(&self.access.url)
                 ),
             });
             plan.plan_again = !local.has_commit;
@@ -270,11 +271,11 @@ impl GitLatest {
         if local.url.as_deref() == Some(&self.access.url) {
             return;
         }
-        let (remote, new) = (&self.remote, redact_passwords(&self.access.url));
+        let (remote, new) = (&self.remote, redact_logins(&self.access.url));
         let step = match &local.url {
             Some(old) => {
-                plan.changes.insert("remote", old_new(Some(&redact_passwords(old)), Some(&new)));
-                let how = format!("from {} to {new}", redact_passwords(old));
+                plan.changes.insert("remote", old_new(Some(&redact_logins(old)), Some(&new)));
+                let how = format!("from {} to {new}", redact_logins(old));
                 GitStep::new(
                     &["remote", "set-url", remote, &self.access.url],
                     format!("Remote '{remote}' would be changed {how}"),

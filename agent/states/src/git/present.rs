@@ -8,7 +8,8 @@ use zagent_config::Map;
 use super::target::{GIT_REPO_UNDO, GitTarget, TargetDirState};
 use super::{GitAccess, old_new};
 use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
-use zagent_host::git::{GitCli, redact_passwords};
+use zagent_config::mask::redact_logins;
+use zagent_host::git::GitCli;
 
 pub(crate) struct GitPresent {
     target: GitTarget,
@@ -154,7 +155,7 @@ impl GitCloned {
 
     /// What differs: the words of a dry run, the changes, and the branch that is checked out.
     fn find_drift(&self, ctx: &StateCtx<'_>) -> Result<Option<(String, Map)>, StateError> {
-        let (name, path) = (redact_passwords(&self.access.url), self.target.path.display());
+        let (name, path) = (redact_logins(&self.access.url), self.target.path.display());
         let place = self.target.dir_state(ctx)?;
         let with = self.branch.as_ref().map_or_else(String::new, |b| format!(" with branch '{b}'"));
         match place {

@@ -6,9 +6,10 @@ use zagent_config::{Map, Value};
 
 use crate::file::parents;
 use crate::{ChunkArgs, StateCtx, StateError, Undoable};
+use zagent_config::mask::redact_logins;
 use zagent_host::command_options::RunAsUser;
 use zagent_host::fs::{FileKind, FileMeta};
-use zagent_host::git::{GitCli, redact_passwords};
+use zagent_host::git::GitCli;
 
 /// Where a repository is or will be.
 #[derive(Clone, Debug)]
@@ -128,7 +129,7 @@ impl Undoable for GitRepoUndo {
             ("revision", text(git.head_commit(&target.path)?)),
             ("branch", text(git.head_branch(&target.path)?)),
             // A password in an address is nothing for a journal.
-            ("config", redact_passwords(&remotes.stdout).into()),
+            ("config", redact_logins(&remotes.stdout).into()),
             ("tree", tree.into()),
         ])
         .into())

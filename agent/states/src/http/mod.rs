@@ -7,6 +7,7 @@
 pub(crate) mod functions;
 
 use std::time::{Duration, Instant};
+use zagent_config::mask::redact_logins;
 
 use zagent_config::Map;
 
@@ -87,7 +88,7 @@ impl State for HttpQuery {
     fn check(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         if !self.is_read_only() {
             return Ok(CheckResult::drifted(
-                format!("{} would be queried", zagent_host::git::redact_passwords(&self.url)),
+                format!("{} would be queried", redact_logins(&self.url)),
                 Map::new(),
             ));
         }

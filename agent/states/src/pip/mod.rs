@@ -14,12 +14,13 @@ pub(crate) use self::program::Pip;
 use self::program::parse_list;
 use crate::file::sources;
 use crate::file::sources::ContentLocation;
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, has_login, redact_logins};
+use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider};
 use crate::shared::pep440::{PipRequirement, normalize_name};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
     StateModule,
 };
+use zagent_config::mask::{has_login, redact_logins};
 use zagent_host::command_options::value_text;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;

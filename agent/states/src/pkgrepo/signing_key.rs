@@ -3,6 +3,7 @@
 //! Law: a key that is asked for by its number is taken only when it has that number.
 
 use std::path::{Path, PathBuf};
+use zagent_config::mask::redact_logins;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -201,7 +202,7 @@ impl RemovedKeys {
 impl KeySource {
     fn describe(&self) -> String {
         match self {
-            Self::Url(url) => sources::redact(url),
+            Self::Url(url) => redact_logins(url),
             Self::Text(_) => "key_text".into(),
             Self::Server(ids, _) => ids.join(" "),
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use zagent_config::mask::redact_logins;
 
 use zagent_config::FunctionError;
 use zagent_config::Value;
@@ -88,26 +89,6 @@ pub(crate) struct LangPkgProvider {
     pub(crate) user: Option<String>,
     pub(crate) cwd: Option<String>,
     pub(crate) env: Vec<(String, String)>,
-}
-
-/// A text whose addresses hold no logins.
-pub(crate) fn redact_logins(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (head, tail) = rest.split_at(at + 3);
-        shown += head;
-        let end = tail.find(|c: char| c.is_whitespace() || "/'\"?#,".contains(c)).unwrap_or(tail.len());
-        let login = tail[..end].rfind('@').unwrap_or(0);
-        shown += if login > 0 { "<redacted>" } else { "" };
-        rest = &tail[login..];
-    }
-    shown + rest
-}
-
-/// True when an address holds a login.
-pub(crate) fn has_login(text: &str) -> bool {
-    redact_logins(text) != text
 }
 
 /// Versions by name.
@@ -268,24 +249,5 @@ impl Undoable for LangPkgUndo {
             provider.run_checked(&tools, &program.install_args(&name, version, is_global))?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_login_is_shown() {
-        for (text, shown) in [
-            ("https://u:p@h/x", "https://<redacted>@h/x"),
-            ("git+https://token@h/x@v1#egg=y", "git+https://<redacted>@h/x@v1#egg=y"),
-            ("x @ https://t@h, https://u:p%40@h2 no", "x @ https://<redacted>@h, https://<redacted>@h2 no"),
-            ("https://h/a@b", "https://h/a@b"),
-            ("@scope/x", "@scope/x"),
-        ] {
-            assert_eq!(redact_logins(text), shown);
-            assert_eq!(has_login(text), text != shown);
-        }
     }
 }

@@ -4,8 +4,9 @@
 
 use zagent_config::{Map, Value};
 
-use super::lang_pkg::{InstalledVersions, LangPkgProgram, LangPkgProvider, redact_logins};
+use super::lang_pkg::{InstalledVersions, LangPkgProgram, LangPkgProvider};
 use crate::{ApplyResult, CheckResult, Effects, LockKey, State, StateCtx, StateError};
+use zagent_config::mask::redact_logins;
 use zagent_host::Tools;
 use zagent_host::temp_file::PrivateTempFile;
 

@@ -4,10 +4,11 @@
 //! stays byte for byte.
 
 use std::path::{Path, PathBuf};
+use zagent_config::mask::redact_logins;
 
 use zagent_config::{Map, Value};
 
-use crate::file::sources::{ContentLocation, FileSources, parse_location, redact};
+use crate::file::sources::{ContentLocation, FileSources, parse_location};
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
     StateError,
@@ -180,7 +181,7 @@ pub(crate) fn read_source(
             FileSources::single(source, args)?.find_source(ctx, &env, source).map_err(StateError::new)?;
         found.bytes.to_vec()
     } else {
-        let shown = redact(source);
+        let shown = redact_logins(source);
         return Err(StateError::new(format!(
             "the source {shown} must be `salt://…`, `https://…` or a path on the host"
         )));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use zagent_compiler::functions::Functions;
 use zagent_compiler::{CallError, Cipher, CompileInputs, FunctionCall, TemplateHost};
 use zagent_config::Value;
+use zagent_config::mask::Secret;
 
 /// A node with all execution functions.
 pub(crate) struct FunctionHost {
@@ -47,7 +48,7 @@ impl TemplateHost for FunctionHost {
         self.functions.names()
     }
 
-    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String> {
+    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<Secret, String> {
         self.host.decrypt(cipher, armoured)
     }
 

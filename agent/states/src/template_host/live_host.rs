@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use zagent_compiler::{CallError, Cipher, FunctionCall, TemplateHost};
 use zagent_config::Value;
+use zagent_config::mask::{self, Secret};
 
 use super::external_pillar;
 use crate::functions;
@@ -85,13 +86,18 @@ impl TemplateHost for LiveHost {
         names
     }
 
-    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String> {
-        match cipher {
+    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<Secret, String> {
+        let secret = match cipher {
             Cipher::Gpg => {
                 secrets::decrypt_gpg(&self.settings.gpg_home, armoured, self.settings.machine.timeout)
             }
             Cipher::Age => secrets::decrypt_age(&self.settings.age_identities, armoured),
+        }?;
+        // A document of many lines is taken apart by the compiler first: its lines hold ordinary words.
+        if !secret.expose().trim().contains('\n') {
+            mask::hide_in_messages(std::slice::from_ref(&secret));
         }
+        Ok(secret)
     }
 
     fn external_pillar(&self, pillar: &Value) -> Result<Vec<Value>, String> {

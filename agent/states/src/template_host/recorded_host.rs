@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use zagent_compiler::{CallError, Cipher, FunctionCall, TemplateHost};
+use zagent_config::mask::Secret;
 use zagent_config::{Map, Value};
 
 use crate::functions;
@@ -88,7 +89,7 @@ impl TemplateHost for RecordedHost {
         names
     }
 
-    fn decrypt(&self, _: Cipher, _: &str) -> Result<String, String> {
+    fn decrypt(&self, _: Cipher, _: &str) -> Result<Secret, String> {
         Ok("(a secret of a recorded host)".into())
     }
 
