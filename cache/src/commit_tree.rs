@@ -4,15 +4,17 @@
 //! matches the id in the commit. This holds for the commit, for directories and for files.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 
 use gix::ObjectId;
 use jiff::Timestamp;
 
 use crate::tree_listing::{CacheLimits, ListingEntry, TreeListing, join_path};
-use crate::{RepositoryError, path_names};
+use crate::{RepositoryError, object_store, path_names};
 
-/// The maximum size of one directory object: more than a hundred thousand long names.
-const MAX_DIRECTORY: u64 = 64 << 20;
+/// The maximum size of one directory object: more than a hundred thousand names.
+const MAX_DIRECTORY: u64 = 16 << 20;
 
 /// A file, as the tree names it.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,8 @@ pub struct CommitTree {
     listing: TreeListing<TreeBlob>,
     submodules: Vec<String>,
     files: BTreeMap<String, TreeBlob>,
+    /// The store whose packs hold everything: its files are read piece by piece.
+    store: Option<PathBuf>,
 }
 
 /// A commit, read and checked against its id.
@@ -68,7 +72,12 @@ impl CommitTree {
         let CommitWalk { listing, submodules, .. } = walk;
         listing.check_links()?;
         let files = listing.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
-        Ok(Self { repo: repo.clone(), commit, listing, submodules, files })
+        Ok(Self { repo: repo.clone(), commit, listing, submodules, files, store: None })
+    }
+
+    /// The same, from the packs of the store in this directory.
+    pub(crate) fn with_packs(self, store: PathBuf) -> Self {
+        Self { store: Some(store), ..self }
     }
 
     /// The full id of the commit.
@@ -135,12 +144,25 @@ impl CommitTree {
         &self.listing
     }
 
-    /// Reads files of the tree, one after the other.
-    pub(crate) fn blob_reader(&self) -> impl FnMut(&str, &TreeBlob) -> Result<Vec<u8>, RepositoryError> {
+    /// Copies files of the tree, one after the other; the content is right when a copy succeeds.
+    pub(crate) fn blob_copier(
+        &self,
+    ) -> Result<impl FnMut(&str, &TreeBlob, BlobSink<'_>) -> CopyResult, RepositoryError> {
         let (repo, limit) = (self.repo.to_thread_local(), self.listing.limits().bytes);
-        move |path, file| read_blob(&repo, file.id, path, &self.commit.id, limit)
+        let mut packs = self.store.as_deref().map(object_store::open_packs).transpose()?;
+        Ok(move |path: &str, file: &TreeBlob, sink: BlobSink<'_>| match &mut packs {
+            Some(packs) => object_store::copy_blob(packs, file.id, path, limit, sink),
+            None => {
+                let bytes = read_blob(&repo, file.id, path, &self.commit.id, limit)?;
+                sink(&bytes).map_err(|source| RepositoryError::Copy { path: path.into(), source })
+            }
+        })
     }
 }
+
+/// Takes the content of a file, piece by piece.
+pub(crate) type BlobSink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+type CopyResult = Result<(), RepositoryError>;
 
 /// The bytes of an object, checked against its id.
 fn read_blob(

@@ -7,7 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "owns the renames of the cache")]
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -58,16 +58,11 @@ pub(crate) fn make_dirs(path: &Path) -> Result<(), CacheError> {
         .map_err(io_error("create the directory", path))
 }
 
-/// Writes a file that does not exist yet.
-pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<File, CacheError> {
-    let write = || {
-        failpoint("disk::file")?;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-        failpoint("disk::write")?;
-        file.write_all(bytes)?;
-        Ok(file)
-    };
-    write().map_err(io_error("write", path))
+/// Creates a file that does not exist yet.
+pub(crate) fn create_new(path: &Path, mode: u32) -> Result<File, CacheError> {
+    failpoint("disk::file")
+        .and_then(|()| OpenOptions::new().write(true).create_new(true).mode(mode).open(path))
+        .map_err(io_error("write", path))
 }
 
 pub(crate) fn make_link(target: &str, path: &Path) -> Result<(), CacheError> {

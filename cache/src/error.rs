@@ -66,6 +66,15 @@ pub enum RepositoryError {
         #[source]
         source: Box<gix::Error>,
     },
+    /// The content of a file cannot be written.
+    #[error("cannot copy `{path}`")]
+    Copy {
+        /// The path in the tree.
+        path: String,
+        /// The operating system error.
+        #[source]
+        source: std::io::Error,
+    },
     /// The bytes of an object do not hash to its id.
     #[error("object {id} of `{path}` is damaged")]
     Damaged {
@@ -179,6 +188,7 @@ impl RepositoryError {
             | Self::Store { .. }
             | Self::Commit { .. }
             | Self::Object { .. }
+            | Self::Copy { .. }
             | Self::Damaged { .. } => return None,
         })
     }

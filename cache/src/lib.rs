@@ -1,8 +1,8 @@
 //! A Git repository in, the files of one commit out, verified and published so that nothing incomplete is ever visible.
 //!
 //! Law: nothing is checked out. Objects are read, names are checked before they are used, and a tree with a hostile
-//! name or a symlink that leaves it is refused as a whole. Trust levels are types: [`StagedRevision`],
-//! [`VerifiedTree`], [`Generation`]; each is created only from the one before.
+//! name or a symlink that leaves it is refused as a whole. Trust levels are types: [`SignedCommit`], [`JudgedCommit`],
+//! [`StagedRevision`], [`VerifiedTree`], [`Generation`]; each is created only from the one before.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 
@@ -13,9 +13,11 @@ mod disk;
 mod error;
 mod generation;
 mod integrity;
+mod judged;
 mod lock;
 pub mod manifest;
 mod object_store;
+mod pack;
 mod path_names;
 mod prune;
 mod publish;
@@ -38,6 +40,7 @@ pub use commit_tree::CommitTree;
 pub use error::RepositoryError;
 pub use generation::{Generation, GenerationPin};
 pub use integrity::CheckDepth;
+pub use judged::{CommitTrust, JudgedCommit, SignedCommit};
 pub use object_store::{ObjectStore, StoredCommit};
 pub use record::{FileRecord, GenerationRecord, TreeFileStamp};
 pub use refusal::{CacheError, Refusal, TamperError};

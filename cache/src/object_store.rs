@@ -19,6 +19,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use zagent_config::ids::Revision;
 
 use crate::deadline::Deadline;
+use crate::pack::{ObjectHasher, PackLimits, PackSet};
 use crate::{CacheLimits, CommitTree, RepositoryError};
 
 /// How many packs (one per fetch) may accumulate before a new repository is created.
@@ -83,7 +84,8 @@ impl ObjectStore {
     pub fn read_tree(&self, revision: &Revision, limits: CacheLimits) -> Result<CommitTree, RepositoryError> {
         let repo = self.open_repo()?;
         read_object(&repo, object_id(revision)?, Kind::Commit, revision)?;
-        CommitTree::open(&repo.into_sync(), revision.as_str(), "", limits)
+        let tree = CommitTree::open(&repo.into_sync(), revision.as_str(), "", limits)?;
+        Ok(tree.with_packs(self.dir.clone()))
     }
 
     /// A commit.
@@ -98,7 +100,7 @@ impl ObjectStore {
     /// Whether `new` descends from `old`; `None` when the stored history is too short to know.
     ///
     /// # Errors
-    /// Fails when `new` is missing or damaged.
+    /// Fails when the store cannot be opened.
     pub fn is_ancestor(&self, old: &Revision, new: &Revision) -> Result<Option<bool>, RepositoryError> {
         if old == new {
             return Ok(Some(true));
@@ -107,7 +109,6 @@ impl ObjectStore {
         let old_id = object_id(old)?;
         let mut complete = true;
         let (mut todo, mut seen) = (vec![object_id(new)?], HashSet::new());
-        read_commit(&repo, object_id(new)?, new)?;
         while let Some(id) = todo.pop() {
             if id == old_id {
                 return Ok(Some(true));
@@ -160,6 +161,7 @@ impl ObjectStore {
         let root = gix::objs::CommitRefIter::from_bytes(&data, id.kind()).tree_id();
         let mut todo = vec![(root.map_err(|_| broken("it has no tree"))?, Kind::Tree)];
         let mut seen = HashSet::new();
+        let mut packs = self.packs()?;
         while let Some((id, kind)) = todo.pop() {
             if !seen.insert(id) {
                 continue;
@@ -173,13 +175,20 @@ impl ObjectStore {
                 }
                 return Err(broken("one of its files is missing"));
             }
-            let data = read_object(&repo, id, kind, revision)?;
-            if kind == Kind::Tree {
-                let entries = tree_entries(&data).ok_or_else(|| broken("one of its trees cannot be read"))?;
-                todo.extend(entries);
+            if kind == Kind::Blob {
+                copy_blob(&mut packs, id, revision.as_str(), u64::MAX, &mut |_| Ok(()))?;
+                continue;
             }
+            let data = read_object(&repo, id, kind, revision)?;
+            let entries = tree_entries(&data).ok_or_else(|| broken("one of its trees cannot be read"))?;
+            todo.extend(entries);
         }
         Ok(())
+    }
+
+    /// The packs of the store.
+    fn packs(&self) -> Result<PackSet, RepositoryError> {
+        open_packs(&self.dir)
     }
 
     /// Blocks other processes that want to fetch.
@@ -251,13 +260,6 @@ impl ObjectStore {
         let any = gix::refs::transaction::PreviousValue::Any;
         let noted = repo.reference(tip_ref(branch), object_id(revision)?, any, "fetch");
         noted.map(drop).map_err(|source| self.store_error(io::Error::other(source)))
-    }
-
-    /// The recorded head of a branch.
-    pub(crate) fn tip(&self, branch: &str) -> Option<ObjectId> {
-        let repo = self.open_repo().ok()?;
-        let id = repo.find_reference(&tip_ref(branch)).ok()?.try_id()?.detach();
-        repo.has_object(id).then_some(id)
     }
 
     /// The recorded heads of all branches.
@@ -346,6 +348,47 @@ pub(crate) fn open_or_init(dir: &Path, most: u64) -> Result<gix::Repository, Rep
     made.map(|repo| repo.to_thread_local()).map_err(|source| failed(io::Error::other(source)))
 }
 
+/// The packs of the repository in a directory.
+pub(crate) fn open_packs(dir: &Path) -> Result<PackSet, RepositoryError> {
+    let limits = PackLimits::new(u64::MAX, MAX_OBJECT, u64::MAX);
+    PackSet::open(&dir.join("objects/pack"), limits)
+        .map_err(|source| RepositoryError::Store { dir: dir.into(), source })
+}
+
+/// Gives the bytes of a file to `sink`, piece by piece, and fails unless they hash to its id. `path` names it in errors.
+pub(crate) fn copy_blob(
+    packs: &mut PackSet,
+    id: ObjectId,
+    path: &str,
+    limit: u64,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), RepositoryError> {
+    let mut hasher = None;
+    let (mut size, mut sink_error) = (0, None);
+    let found = packs.copy(&id, &mut |kind, bytes, part| {
+        size = bytes;
+        if kind != Kind::Blob || bytes > limit {
+            return Err(io::Error::other("not a file, or too large"));
+        }
+        hasher.get_or_insert_with(|| ObjectHasher::new(kind, bytes)).update(part);
+        sink(part).map_err(|error| {
+            sink_error = Some(error);
+            io::Error::other("the content cannot be written")
+        })
+    });
+    if size > limit {
+        return Err(RepositoryError::TooLarge { path: path.into(), size, limit });
+    }
+    if let Some(source) = sink_error {
+        return Err(RepositoryError::Copy { path: path.into(), source });
+    }
+    let hash = hasher.and_then(|hasher| hasher.finish(0).ok());
+    match found {
+        Ok(true) if hash == Some(id) => Ok(()),
+        _ => Err(RepositoryError::Damaged { path: path.into(), id: id.to_string() }),
+    }
+}
+
 fn object_id(revision: &Revision) -> Result<ObjectId, RepositoryError> {
     let unknown =
         |_| RepositoryError::Commit { revision: revision.to_string(), why: "it is not a SHA-1".into() };
@@ -387,10 +430,14 @@ pub(crate) fn read_commit(
     id: ObjectId,
     revision: &Revision,
 ) -> Result<StoredCommit, RepositoryError> {
-    let bytes = read_object(repo, id, Kind::Commit, revision)?;
+    parse_commit(read_object(repo, id, Kind::Commit, revision)?, revision)
+}
+
+/// Reads the bytes of a commit.
+pub(crate) fn parse_commit(bytes: Vec<u8>, revision: &Revision) -> Result<StoredCommit, RepositoryError> {
     let broken = |why: &str| RepositoryError::Commit { revision: revision.to_string(), why: why.into() };
-    let read =
-        gix::objs::CommitRef::from_bytes(&bytes, id.kind()).map_err(|_| broken("it cannot be read"))?;
+    let read = gix::objs::CommitRef::from_bytes(&bytes, gix::hash::Kind::Sha1)
+        .map_err(|_| broken("it cannot be read"))?;
     let seconds = read.time().map_err(|_| broken("its time cannot be read"))?.seconds;
     let committed = Timestamp::from_second(seconds).map_err(|_| broken("its time is out of range"))?;
     let summary =

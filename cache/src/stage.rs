@@ -5,8 +5,8 @@
 //! nothing behind.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,14 @@ use zagent_config::ids::Revision;
 use zagent_config::manifest;
 use zagent_config::paths::tree::MANIFEST;
 
+use crate::commit_tree::BlobSink;
 use crate::generation::TREE;
 use crate::lock::CacheLock;
 use crate::record::{self, FileRecord, TreeFileStamp};
 use crate::tree_listing::{ListingEntry, TreeListing, join_path};
-use crate::{Cache, CacheError, CommitTree, ObjectStore, Refusal, RepositoryError, disk, path_names};
+use crate::{
+    Cache, CacheError, CommitTree, JudgedCommit, ObjectStore, Refusal, RepositoryError, disk, path_names,
+};
 
 /// Maximum number of signatures per manifest.
 const MAX_SIGNATURES: usize = 32;
@@ -149,9 +152,9 @@ impl Cache {
     pub fn stage_commit(
         &self,
         store: &ObjectStore,
-        revision: &Revision,
+        commit: &JudgedCommit,
     ) -> Result<StagedRevision, CacheError> {
-        self.stage_tree(&store.read_tree(revision, self.limits())?)
+        self.stage_tree(&store.read_tree(commit.revision(), self.limits())?)
     }
 
     /// Writes the tree of a commit into the staging directory.
@@ -164,12 +167,12 @@ impl Cache {
         }
         let lock = self.lock()?;
         let place = StagingDir::new(&self.paths().staging())?;
-        let mut read = tree.blob_reader();
+        let mut copy = tree.blob_copier()?;
         let written = write_tree(
             &place.path().join(TREE),
             tree.listing(),
             |file| file.executable,
-            |path, file| read(path, file).map_err(CacheError::from),
+            |path, file, sink| copy(path, file, sink).map_err(CacheError::from),
         )?;
         let staged = StagedTree {
             cache: self.clone(),
@@ -195,8 +198,10 @@ impl Cache {
         scan_dir(dir, "", &mut listing)?;
         listing.check_links()?;
         let limit = self.limits().bytes;
-        let read = |path: &str, file: &ListedFile| read_listed(&dir.join(path), path, file, limit);
-        let written = write_tree(&place.path().join(TREE), &listing, |file| file.executable, read)?;
+        let copy = |path: &str, file: &ListedFile, sink: BlobSink<'_>| {
+            copy_listed(&dir.join(path), path, file, limit, sink)
+        };
+        let written = write_tree(&place.path().join(TREE), &listing, |file| file.executable, copy)?;
         check_unchanged(dir, &listing)?;
         let revision = format!("{DIR_PREFIX}{}", record::content_digest(&written.dirs, &written.files));
         let staged = StagedTree {
@@ -226,7 +231,7 @@ fn write_tree<F>(
     root: &Path,
     listing: &TreeListing<F>,
     executable: impl Fn(&F) -> bool,
-    mut read: impl FnMut(&str, &F) -> Result<Vec<u8>, CacheError>,
+    mut copy: impl FnMut(&str, &F, BlobSink<'_>) -> Result<(), CacheError>,
 ) -> Result<StagedFiles, CacheError> {
     let mut written = StagedFiles::default();
     for (one, other) in listing.case_collisions().into_iter().take(MAX_WARNINGS) {
@@ -239,8 +244,9 @@ fn write_tree<F>(
                 written.dirs.push(path.to_owned());
             }
             ListingEntry::File(file) => {
-                let bytes = read(path, file)?;
-                written.write_file(root, path, bytes, executable(file), listing.limits().total)?;
+                let mode = if executable(file) { 0o700 } else { 0o600 };
+                let copy = |sink: BlobSink<'_>| copy(path, file, sink);
+                written.write_file(&root.join(path), path, mode, listing.limits().total, copy)?;
             }
             ListingEntry::Link(_) => {}
         }
@@ -269,38 +275,84 @@ fn write_tree<F>(
 }
 
 impl StagedFiles {
+    /// Writes one file with the pieces that `copy` gives.
     fn write_file(
         &mut self,
-        root: &Path,
+        place: &Path,
         path: &str,
-        bytes: Vec<u8>,
-        executable: bool,
+        mode: u32,
         limit: u64,
+        copy: impl FnOnce(BlobSink<'_>) -> Result<(), CacheError>,
     ) -> Result<(), CacheError> {
-        self.total = self.total.saturating_add(bytes.len() as u64);
-        if self.total > limit {
-            return Err(RepositoryError::TooMuch { limit }.into());
+        disk::failpoint("stage::file").map_err(disk::io_error("write", place))?;
+        let file = disk::create_new(place, mode)?;
+        let is_small = path == MANIFEST || manifest::is_signature(path);
+        let mut new = StagedFile {
+            file,
+            hasher: blake3::Hasher::new(),
+            start: Vec::new(),
+            kept: is_small.then(Vec::new),
+        };
+        let mut total = self.total;
+        let copied = copy(&mut |part| {
+            total = total.saturating_add(part.len() as u64);
+            if total > limit { Err(io::ErrorKind::FileTooLarge.into()) } else { new.write(part) }
+        });
+        self.total = total;
+        match copied {
+            _ if total > limit => return Err(RepositoryError::TooMuch { limit }.into()),
+            Err(CacheError::Repository(RepositoryError::Copy { source, .. })) => {
+                return Err(disk::io_error("write", place)(source));
+            }
+            copied => copied?,
         }
-        if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+        if new.start == LFS_START {
             tracing::warn!(
                 path,
                 "this is a Git LFS pointer, not the file itself: zagent does not fetch LFS files"
             );
         }
-        let place = root.join(path);
-        disk::failpoint("stage::file").map_err(disk::io_error("write", &place))?;
-        let file = disk::write_new(&place, &bytes, if executable { 0o700 } else { 0o600 })?;
-        let meta = file.metadata().map_err(disk::io_error("stat", &place))?;
-        self.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(&bytes), &meta));
+        let meta = new.file.metadata().map_err(disk::io_error("stat", place))?;
+        self.files.insert(path.to_owned(), FileRecord::new(&new.hasher.finalize(), &meta));
+        let Some(bytes) = new.kept else { return Ok(()) };
         if path == MANIFEST {
             self.manifest = Some(bytes);
-        } else if manifest::is_signature(path) {
+        } else {
             if self.signatures.len() >= MAX_SIGNATURES || bytes.len() > MAX_SIGNATURE {
                 return Err(Refusal::Signatures { path: path.into() }.into());
             }
             self.signatures.push((path.to_owned(), bytes));
         }
         Ok(())
+    }
+}
+
+/// How a Git LFS pointer starts.
+const LFS_START: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// A file while it is written.
+struct StagedFile {
+    file: File,
+    hasher: blake3::Hasher,
+    /// Its first bytes.
+    start: Vec<u8>,
+    /// All its bytes, for a manifest or a signature.
+    kept: Option<Vec<u8>>,
+}
+
+impl StagedFile {
+    fn write(&mut self, part: &[u8]) -> io::Result<()> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let room = LFS_START.len() - self.start.len();
+        self.start.extend_from_slice(&part[..part.len().min(room)]);
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(part);
+        }
+        self.hasher.update(part);
+        disk::failpoint("disk::write")?;
+        self.file.write_all(part)
     }
 }
 
@@ -356,18 +408,30 @@ fn special_kind(kind: fs::FileType) -> &'static str {
     }
 }
 
-/// The content of one file, which must be the same file that was listed.
-fn read_listed(place: &Path, path: &str, file: &ListedFile, limit: u64) -> Result<Vec<u8>, CacheError> {
+/// Copies one file, which must be the same file that was listed.
+fn copy_listed(
+    place: &Path,
+    path: &str,
+    file: &ListedFile,
+    limit: u64,
+    sink: BlobSink<'_>,
+) -> Result<(), CacheError> {
     let failed = |error| disk::io_error("read", place)(error);
     let (open, meta) = disk::open_nofollow(place).map_err(failed)?;
     if TreeFileStamp::from_metadata(&meta) != file.stamp {
         return Err(CacheError::SourceChanged { path: place.into() });
     }
-    let mut bytes = Vec::new();
-    open.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
-    match bytes.len() as u64 {
-        size if size > limit => Err(RepositoryError::TooLarge { path: path.into(), size, limit }.into()),
-        _ => Ok(bytes),
+    let (mut from, mut chunk, mut size) = (open.take(limit + 1), vec![0; 64 << 10], 0);
+    loop {
+        let read = from.read(&mut chunk).map_err(failed)?;
+        size += read as u64;
+        match read {
+            _ if size > limit => {
+                return Err(RepositoryError::TooLarge { path: path.into(), size, limit }.into());
+            }
+            0 => return Ok(()),
+            n => sink(&chunk[..n]).map_err(|source| RepositoryError::Copy { path: path.into(), source })?,
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub struct VerifyContext<'a> {
     pub branch: &'a str,
     /// The URL it came from, without a password.
     pub source: &'a str,
-    /// Whether it descends from the newest accepted revision; see [`StagedRevision::unproven_ancestor`].
+    /// Whether it descends from the newest accepted revision; see [`SignedCommit::unproven_ancestor`](crate::SignedCommit::unproven_ancestor).
     pub ancestry: Ancestry,
     /// Another line whose serials this one must not fall behind: the one it is based on.
     pub base_branch: Option<&'a str>,
@@ -99,17 +99,6 @@ impl Cache {
 }
 
 impl StagedRevision {
-    /// The revision whose ancestry matters: the caller finds out whether this tree descends from it and sets
-    /// [`VerifyContext::ancestry`]. `None` when the commit names it as its parent, when it is the same revision, or
-    /// when there was none.
-    ///
-    /// # Errors
-    /// Fails when the replay protection records cannot be read.
-    pub fn unproven_ancestor(&self, line: &str) -> Result<Option<String>, CacheError> {
-        let newest = self.0.cache.newest_accepted(line)?.map(|newest| newest.revision);
-        Ok(newest.filter(|newest| !self.0.is_directory() && !self.0.descends_from(newest)))
-    }
-
     /// Verifies the tree.
     ///
     /// # Errors
@@ -205,9 +194,7 @@ fn check_fast_forward(
     manifest: Option<&(u64, String)>,
     context: &VerifyContext<'_>,
 ) -> Result<(), Refusal> {
-    let revision = || staged_tree.revision.clone();
-    let ancestry =
-        if staged_tree.descends_from(&line.revision) { Ancestry::Descendant } else { context.ancestry };
+    let identity = staged_tree.identity();
     match (manifest, line.serial) {
         (Some((serial, _)), Some(floor)) if *serial < floor => {
             return Err(Refusal::SerialReplayed { serial: *serial, floor });
@@ -216,22 +203,50 @@ fn check_fast_forward(
             return Err(Refusal::SerialReused { serial: *serial });
         }
         // A manifest may be dropped openly, by a commit on top of those that had one.
-        (None, Some(floor)) if ancestry != Ancestry::Descendant => {
-            return Err(Refusal::ManifestGone { revision: revision(), floor });
+        (None, Some(floor)) if identity.ancestry(line, context) != Ancestry::Descendant => {
+            return Err(Refusal::ManifestGone { revision: staged_tree.revision.clone(), floor });
         }
         _ => {}
     }
     // A directory may return to earlier content: it has no history.
-    if !context.trust.fast_forward || staged_tree.is_directory() {
+    if staged_tree.is_directory() { Ok(()) } else { check_history(&identity, line, context) }
+}
+
+/// What the history says of a commit.
+pub(crate) struct CommitIdentity<'a> {
+    pub(crate) revision: &'a str,
+    pub(crate) parents: &'a [String],
+    pub(crate) committed: Option<Timestamp>,
+}
+
+impl CommitIdentity<'_> {
+    /// True when it is that revision, or names it as its parent.
+    pub(crate) fn descends_from(&self, newest: &str) -> bool {
+        self.revision == newest || self.parents.iter().any(|parent| parent == newest)
+    }
+
+    fn ancestry(&self, line: &BranchFloor, context: &VerifyContext<'_>) -> Ancestry {
+        if self.descends_from(&line.revision) { Ancestry::Descendant } else { context.ancestry }
+    }
+}
+
+/// Fails when a commit is older than what was accepted for its line, as far as the commit alone shows it.
+pub(crate) fn check_history(
+    commit: &CommitIdentity<'_>,
+    line: &BranchFloor,
+    context: &VerifyContext<'_>,
+) -> Result<(), Refusal> {
+    if !context.trust.fast_forward {
         return Ok(());
     }
-    let older = matches!((staged_tree.committed, line.committed), (Some(new), Some(old)) if new < old);
-    match ancestry {
+    let revision = || commit.revision.to_owned();
+    let older = matches!((commit.committed, line.committed), (Some(new), Some(old)) if new < old);
+    match commit.ancestry(line, context) {
         Ancestry::Descendant => Ok(()),
-        Ancestry::NotDescendant if !line.has_superseded(&staged_tree.revision) => {
+        Ancestry::NotDescendant if !line.has_superseded(commit.revision) => {
             Err(Refusal::Rewritten { revision: revision(), newest: line.revision.clone() })
         }
-        Ancestry::Unknown if !older && !line.has_superseded(&staged_tree.revision) => Ok(()),
+        Ancestry::Unknown if !older && !line.has_superseded(commit.revision) => Ok(()),
         _ => Err(Refusal::Rewound { revision: revision(), newest: line.revision.clone() }),
     }
 }
@@ -241,8 +256,7 @@ impl StagedTree {
         self.commit.is_none()
     }
 
-    /// True when it is that revision, or names it as its parent.
-    fn descends_from(&self, newest: &str) -> bool {
-        self.revision == newest || self.parents.iter().any(|parent| parent == newest)
+    fn identity(&self) -> CommitIdentity<'_> {
+        CommitIdentity { revision: &self.revision, parents: &self.parents, committed: self.committed }
     }
 }

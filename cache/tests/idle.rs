@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use zagent_cache::source::{Deadline, RemoteClient};
-use zagent_cache::testing::{EntryKind, GitHttpServer, ScratchRepo, ls_refs, test_source};
+use zagent_cache::testing::{EntryKind, GitHttpServer, ScratchRepo, judged, ls_refs, test_source};
 use zagent_cache::{CacheLimits, ObjectStore};
 use zagent_config::ids::Revision;
 
@@ -64,7 +64,7 @@ fn polling_leaks_nothing_and_costs_little() {
         let store = ObjectStore::open(dir.path().join("store")).unwrap();
         let mut turn = || {
             assert_eq!(client.poll(&["main"], long_deadline()).unwrap(), [Some(first.clone())]);
-            client.fetch(&store, "main", &first, long_deadline()).unwrap();
+            client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
             assert_eq!(store.read_tree(&first, CacheLimits::default()).unwrap().list().count(), 1);
             store.discard().unwrap();
         };

@@ -1,4 +1,4 @@
-//! Remotes in, generation out: poll, decide, fetch, stage, verify, compile, publish.
+//! Remotes in, generation out: poll, decide, fetch and judge the commit, fetch its files, stage, verify, compile, publish.
 //!
 //! Law: a failure changes nothing; the last good generation stays, and the reason is saved.
 
@@ -13,10 +13,12 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use zagent_cache::source::{
-    Deadline, DirSource, FetchTarget, RemoteHeads, RemotePoll, Remotes, SourceError, SourceErrorKind,
+    Deadline, DirSource, FetchError, FetchTarget, RemoteHeads, RemotePoll, Remotes, SourceError,
+    SourceErrorKind,
 };
 use zagent_cache::{
-    Ancestry, Cache, CacheError, DIR_PREFIX, Generation, ObjectStore, Refusal, VerifiedTree, VerifyContext,
+    Ancestry, Cache, CacheError, CommitTrust, DIR_PREFIX, Generation, ObjectStore, Refusal, SignedCommit,
+    StagedRevision, VerifiedTree, VerifyContext,
 };
 use zagent_config::ids::Revision;
 use zagent_config::settings::{RemoteSettings, Settings};
@@ -224,6 +226,15 @@ fn refusal_text(refusal: &Refusal) -> String {
     }
 }
 
+impl From<FetchError> for NotTaken {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Source(error) => Self::from(error),
+            FetchError::Refused(refusal) => Self::from(refusal),
+        }
+    }
+}
+
 impl From<SourceError> for NotTaken {
     fn from(error: SourceError) -> Self {
         Self(HoldReason::Unfetched, error_chain(&error))
@@ -231,7 +242,7 @@ impl From<SourceError> for NotTaken {
 }
 
 impl StatesSync<'_> {
-    /// Fetches, stages, verifies, compiles and publishes one revision.
+    /// Fetches, judges, stages, verifies, compiles and publishes one revision.
     fn take_revision(
         &mut self,
         remotes: &mut Remotes,
@@ -249,27 +260,21 @@ impl StatesSync<'_> {
             }
             _ => branch.clone(),
         };
-        let (staged, ancestry) = match remotes.directory(found.remote) {
-            Some(dir) => (self.cache.stage_dir(dir)?.with_fingerprint(revision), Ancestry::Unknown),
-            None => {
-                let store =
-                    ObjectStore::open(self.settings.paths().repository()).map_err(CacheError::from)?;
-                let want = FetchTarget { remote: found.remote, branch: &branch, revision };
-                remotes.fetch(want, &store, Instant::now(), deadline)?;
-                let mut line = ancestry::BranchHistory { remotes, store: &store, want, deadline };
-                let staged = self.cache.stage_commit(&store, revision)?;
-                let ancestry = self.ancestry(&staged, &line_name, options, &mut line)?;
-                (staged, ancestry)
-            }
-        };
-        let proof = VerifyContext {
+        let mut proof = VerifyContext {
             trust: &self.settings.trust,
             now,
             branch: &line_name,
             source: &found.url,
-            ancestry,
+            ancestry: Ancestry::Unknown,
             base_branch: (role == RevisionRole::Testing).then_some(found.branch.as_str()),
             allow_rewind: options.allow_rewind,
+        };
+        let staged = match remotes.directory(found.remote) {
+            Some(dir) => self.cache.stage_dir(dir)?.with_fingerprint(revision),
+            None => {
+                let want = FetchTarget { remote: found.remote, branch: &branch, revision };
+                self.stage_from_remote(remotes, want, &mut proof, options, deadline)?
+            }
         };
         let mut verified = staged.verify(&proof)?;
         // A plan holds paths of its tree: it is compiled where the tree stays, and then run as it is.
@@ -292,6 +297,25 @@ impl StatesSync<'_> {
             tracing::warn!(error = error_chain(&error), "cannot remove old generations");
         }
         Ok(SyncOutcome::Published(Box::new(generation)))
+    }
+
+    /// Fetches the commit alone and judges it, then fetches its files and stages them.
+    fn stage_from_remote(
+        &self,
+        remotes: &mut Remotes,
+        want: FetchTarget<'_>,
+        proof: &mut VerifyContext<'_>,
+        options: SyncOptions,
+        deadline: Deadline,
+    ) -> Result<StagedRevision, NotTaken> {
+        let store = ObjectStore::open(self.settings.paths().repository()).map_err(CacheError::from)?;
+        let trust = CommitTrust { trust: &self.settings.trust, now: proof.now };
+        let signed = remotes.fetch_commit(want, &store, &trust, Instant::now(), deadline)?;
+        let mut line = ancestry::BranchHistory { remotes: &mut *remotes, store: &store, want, deadline };
+        proof.ancestry = self.ancestry(&signed, proof.branch, options, &mut line)?;
+        let mut judged = signed.judge(self.cache, proof)?;
+        remotes.fetch(want, &mut judged, &store, Instant::now(), deadline)?;
+        Ok(self.cache.stage_commit(&store, &judged)?)
     }
 
     /// Revision that the node should have.
@@ -346,27 +370,6 @@ pub(crate) fn restage_current(
     (seed, now): (u64, Timestamp),
 ) -> Result<Generation, String> {
     let record = damaged.record();
-    let staged = match record.revision.parse::<Revision>() {
-        Ok(revision) => {
-            let store =
-                ObjectStore::open(settings.paths().repository()).map_err(|error| error_chain(&error))?;
-            if !store.has_commit(&revision) {
-                let deadline = Deadline::after(settings.source.timeout);
-                let mut remotes = followed_remotes(settings, None, seed);
-                let RemotePoll { heads: found, failed } = remotes.poll(None, Instant::now(), deadline);
-                let words = || failed.iter().map(|error| error_chain(error)).collect::<Vec<_>>().join("; ");
-                let found = found.ok_or_else(|| format!("no remote answers: {}", words()))?;
-                let want = FetchTarget { remote: found.remote, branch: &record.line, revision: &revision };
-                remotes.fetch(want, &store, Instant::now(), deadline).map_err(|error| error_chain(&error))?;
-            }
-            cache.stage_commit(&store, &revision)
-        }
-        Err(_) => {
-            let dir = directory_remote(&record.source)
-                .ok_or_else(|| format!("`{}` does not exist any more", record.source))?;
-            cache.stage_dir(&dir)
-        }
-    };
     let proof = VerifyContext {
         trust: &settings.trust,
         now,
@@ -376,9 +379,44 @@ pub(crate) fn restage_current(
         base_branch: None,
         allow_rewind: false,
     };
-    let verified =
-        staged.map_err(|error| error_chain(&error))?.verify(&proof).map_err(|error| error_chain(&error))?;
+    let staged = match record.revision.parse::<Revision>() {
+        Ok(revision) => stage_known(settings, cache, (&revision, seed), &proof)?,
+        Err(_) => {
+            let dir = directory_remote(&record.source)
+                .ok_or_else(|| format!("`{}` does not exist any more", record.source))?;
+            cache.stage_dir(&dir).map_err(|error| error_chain(&error))?
+        }
+    };
+    let verified = staged.verify(&proof).map_err(|error| error_chain(&error))?;
     verified.publish().map_err(|error| error_chain(&error))
+}
+
+/// Stages a commit that was accepted before: from the store, or else from a remote.
+fn stage_known(
+    settings: &Settings,
+    cache: &Cache,
+    (revision, seed): (&Revision, u64),
+    proof: &VerifyContext<'_>,
+) -> Result<StagedRevision, String> {
+    let store = ObjectStore::open(settings.paths().repository()).map_err(|error| error_chain(&error))?;
+    let trust = CommitTrust { trust: &settings.trust, now: proof.now };
+    let judge = |signed: SignedCommit| signed.judge(cache, proof).map_err(|error| error_chain(&error));
+    let judged = if store.has_commit(revision) {
+        judge(SignedCommit::from_store(&store, revision, &trust).map_err(|error| error_chain(&error))?)?
+    } else {
+        let deadline = Deadline::after(settings.source.timeout);
+        let mut remotes = followed_remotes(settings, None, seed);
+        let RemotePoll { heads: found, failed } = remotes.poll(None, Instant::now(), deadline);
+        let words = || failed.iter().map(|error| error_chain(error)).collect::<Vec<_>>().join("; ");
+        let found = found.ok_or_else(|| format!("no remote answers: {}", words()))?;
+        let want = FetchTarget { remote: found.remote, branch: proof.branch, revision };
+        let signed = remotes.fetch_commit(want, &store, &trust, Instant::now(), deadline);
+        let mut judged = judge(signed.map_err(|error| error_chain(&error))?)?;
+        let fetched = remotes.fetch(want, &mut judged, &store, Instant::now(), deadline);
+        fetched.map_err(|error| error_chain(&error))?;
+        judged
+    };
+    cache.stage_commit(&store, &judged).map_err(|error| error_chain(&error))
 }
 
 /// The remotes as followed: on their branch, or on the branch that the node is pinned to.

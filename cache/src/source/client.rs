@@ -26,6 +26,7 @@ pub struct RemoteClient {
     pub(super) http: Option<HttpRemote>,
     pub(super) max_pack: u64,
     pub(super) max_file: u64,
+    pub(super) max_files: usize,
     pub(super) capabilities: Option<ServerCapabilities>,
 }
 
@@ -71,6 +72,7 @@ impl RemoteClient {
             http: wire,
             max_pack,
             max_file,
+            max_files: source.max_files,
             capabilities: None,
         })
     }

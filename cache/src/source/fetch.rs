@@ -1,49 +1,103 @@
-//! A commit in, its objects in the store out.
+//! A commit in, its objects in the store out: first the commit alone, then, when it was judged, its files.
 //!
 //! Law: the store is disposable, and a failed fetch leaves the previous one unchanged; every object in it afterwards
-//! was hashed.
+//! was hashed. Trees and blobs are fetched only for a [`JudgedCommit`].
 
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use gix::ObjectId;
-use gix::progress::Discard;
-use gix_protocol::fetch::negotiate::{Action, Round, one_round};
-use gix_protocol::fetch::{Arguments, Context, Negotiate, Options, Response, Shallow, Tags};
+use gix_protocol::fetch::Shallow;
 use zagent_config::ids::Revision;
 
-use super::deadline_timer::DeadlineTimer;
 use super::error::SourceErrorKind;
-use super::poll::{catch_panics, handshake};
-use super::{AGENT, Deadline, RemoteClient, SourceError};
-use crate::ObjectStore;
-use crate::object_store::MAX_PACKS;
+use super::exchange::stop_at;
+use super::{Deadline, RemoteClient, SourceError};
+use crate::object_store::{MAX_PACKS, open_or_init};
+use crate::pack::{self, CommitGate, ScannedPack};
+use crate::{CommitTrust, JudgedCommit, ObjectStore, Refusal, RepositoryError, SignedCommit};
 
-/// Threads that resolve a pack: few, because the host has other work.
-const THREADS: usize = 2;
 /// Objects that are not files may always have this many bytes.
 const MIN_OBJECT: u64 = 16 << 20;
+/// The most commits of a history.
+const MAX_HISTORY: u64 = 200_000;
 
 /// What a fetch asks for.
 pub(super) struct FetchRequest {
-    want: Vec<ObjectId>,
-    have: Vec<ObjectId>,
-    shallow: Shallow,
-    /// Commits only, if the server supports filters.
-    commits: bool,
+    pub(super) want: Vec<ObjectId>,
+    pub(super) have: Vec<ObjectId>,
+    pub(super) shallow: Shallow,
+    /// This many commits without trees and files, if the server supports filters.
+    pub(super) commits_only: Option<u64>,
+    /// The most objects otherwise.
+    pub(super) objects: u64,
 }
 
 impl FetchRequest {
     /// These commits, each with its tree and without its parents.
     pub(super) fn for_tips(want: Vec<ObjectId>) -> Self {
-        Self { want, have: Vec::new(), shallow: Shallow::DepthAtRemote(NonZeroU32::MIN), commits: false }
+        let shallow = Shallow::DepthAtRemote(NonZeroU32::MIN);
+        Self { want, have: Vec::new(), shallow, commits_only: None, objects: u64::MAX }
     }
 }
 
+/// Why a commit was not fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The remote failed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The commit is refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
 impl RemoteClient {
-    /// Fetches a commit and its tree into the store.
+    /// Fetches a commit object alone and checks its signature. A server that cannot send it alone sends its files too:
+    /// they are received up to a limit, but not read before the signature is right.
+    ///
+    /// # Errors
+    /// Fails when the remote cannot be reached, does not have the commit or sends something else, and when the commit is
+    /// refused.
+    pub fn fetch_commit(
+        &mut self,
+        store: &ObjectStore,
+        revision: &Revision,
+        trust: &CommitTrust<'_>,
+        deadline: Deadline,
+    ) -> Result<SignedCommit, FetchError> {
+        let id = self.object_id(revision)?;
+        let _lock = store.lock(deadline).map_err(|error| self.local_error(error))?;
+        store.remove_leftovers();
+        if let Ok(commit) = store.commit(revision) {
+            return Ok(SignedCommit::check(revision, commit.bytes, trust, None)?);
+        }
+        let have = if store.exists() { store.tips() } else { Vec::new() };
+        let request = FetchRequest {
+            have,
+            commits_only: Some(1),
+            objects: self.max_objects(),
+            ..FetchRequest::for_tips(vec![id])
+        };
+        // What arrives is not part of the store yet, nor is the end of its history.
+        let place = store.create_fresh().map_err(|error| self.local_error(error))?;
+        let mut found = None;
+        let mut judge = |bytes: &[u8]| {
+            trust.check(bytes)?;
+            found = Some(bytes.to_vec());
+            Ok(())
+        };
+        let gate = CommitGate::Judge(id, &mut judge);
+        let received = self.exchange(place.dir(), &request, gate, deadline)?;
+        let pack = (!received.is_filtered).then_some(received.pack).flatten();
+        let Some(bytes) = found else {
+            let message = format!("{} does not send commit {}", self.display_url, revision.short());
+            return Err(self.new_error(SourceErrorKind::Protocol, message).into());
+        };
+        Ok(SignedCommit::check(revision, bytes, trust, pack)?)
+    }
+
+    /// Fetches the files of a commit into the store.
     ///
     /// # Errors
     /// Fails when the remote cannot be reached, does not have the commit, or sends something else.
@@ -51,20 +105,28 @@ impl RemoteClient {
         &mut self,
         store: &ObjectStore,
         branch: &str,
-        revision: &Revision,
+        commit: &mut JudgedCommit,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
         self.ref_name(branch)?;
-        let id = self.object_id(revision)?;
+        let id = self.object_id(commit.revision())?;
+        let pack = commit.take_pack();
+        let revision = commit.revision();
         let _lock = store.lock(deadline).map_err(|error| self.local_error(error))?;
         store.remove_leftovers();
         if store.check_complete(revision, deadline).is_ok() && store.set_tip(branch, revision).is_ok() {
             return Ok(());
         }
+        let request =
+            |have| FetchRequest { have, objects: self.max_objects(), ..FetchRequest::for_tips(vec![id]) };
+        if let Some(pack) = pack
+            && self.add_pack(store, pack, (branch, revision), deadline).is_ok()
+        {
+            return Ok(());
+        }
         if store.exists() && store.pack_count() < MAX_PACKS {
-            let request = FetchRequest { have: store.tips(), ..FetchRequest::for_tips(vec![id]) };
             match self
-                .receive_pack(store.dir(), &request, deadline)
+                .receive_pack(store.dir(), request(store.tips()), deadline)
                 .and_then(|()| self.check_received(store, branch, revision, deadline))
             {
                 Ok(()) => return Ok(()),
@@ -76,35 +138,53 @@ impl RemoteClient {
             }
         }
         let fresh = store.create_fresh().map_err(|error| self.local_error(error))?;
-        let request = FetchRequest::for_tips(vec![id]);
-        self.receive_pack(fresh.dir(), &request, deadline)
+        self.receive_pack(fresh.dir(), request(Vec::new()), deadline)
             .and_then(|()| self.check_received(&fresh, branch, revision, deadline))?;
         store.replace_with(fresh).map_err(|error| self.local_error(error))
     }
 
-    /// Fetches more ancestors of a branch into the store: `by` commits beyond the existing ones.
+    /// Fetches commits into the store, without their files if the server can: a commit, and its ancestors up to a depth.
+    /// What the store knows already is not sent again.
     ///
     /// # Errors
-    /// Fails when the store has no commit of the branch, or as [`RemoteClient::fetch`] does.
-    pub fn deepen(
+    /// As [`RemoteClient::fetch`].
+    pub fn fetch_history(
         &mut self,
         store: &ObjectStore,
-        branch: &str,
-        by: u32,
+        revision: &Revision,
+        depth: u32,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        self.ref_name(branch)?;
+        let id = self.object_id(revision)?;
         let _lock = store.lock(deadline).map_err(|error| self.local_error(error))?;
         store.remove_leftovers();
-        let Some(tip) = store.tip(branch) else {
-            return Err(self.new_error(
-                SourceErrorKind::Local,
-                format!("the store has no commit of branch `{branch}` yet"),
-            ));
+        let request = FetchRequest {
+            have: if store.exists() { store.tips() } else { Vec::new() },
+            shallow: Shallow::DepthAtRemote(NonZeroU32::new(depth).unwrap_or(NonZeroU32::MIN)),
+            commits_only: Some(MAX_HISTORY),
+            ..FetchRequest::for_tips(vec![id])
         };
-        let request =
-            FetchRequest { want: vec![tip], have: vec![tip], shallow: Shallow::Deepen(by), commits: true };
-        self.receive_pack(store.dir(), &request, deadline)
+        self.receive_pack(store.dir(), request, deadline)
+    }
+
+    /// Adds what came with the commit before it was judged.
+    fn add_pack(
+        &self,
+        store: &ObjectStore,
+        pack: ScannedPack,
+        (branch, revision): (&str, &Revision),
+        deadline: Deadline,
+    ) -> Result<(), SourceError> {
+        let fresh = store.create_fresh().map_err(|error| self.local_error(error))?;
+        let target = if store.exists() { store } else { &fresh };
+        self.open_repository(target.dir())?;
+        self.install(pack, target.dir(), deadline)?;
+        self.check_received(target, branch, revision, deadline)?;
+        if store.exists() {
+            Ok(())
+        } else {
+            store.replace_with(fresh).map_err(|error| self.local_error(error))
+        }
     }
 
     /// Checks what was received, and records it as the head of the branch.
@@ -115,7 +195,7 @@ impl RemoteClient {
         revision: &Revision,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        let wrong = |error: crate::RepositoryError| SourceError {
+        let wrong = |error: RepositoryError| SourceError {
             remote: self.display_url.clone(),
             kind: if deadline.remaining().is_none() {
                 SourceErrorKind::Timeout
@@ -137,7 +217,7 @@ impl RemoteClient {
         })
     }
 
-    pub(super) fn local_error(&self, error: crate::RepositoryError) -> SourceError {
+    pub(super) fn local_error(&self, error: RepositoryError) -> SourceError {
         let message = format!("cannot store the objects from {}", self.display_url);
         let source = Some(Box::new(error) as Box<_>);
         SourceError {
@@ -154,142 +234,35 @@ impl RemoteClient {
         self.max_file.max(MIN_OBJECT)
     }
 
+    /// Maximum number of objects of a commit: its files, its directories, and itself.
+    fn max_objects(&self) -> u64 {
+        2 * self.max_files as u64 + 16
+    }
+
+    fn open_repository(&self, dir: &Path) -> Result<gix::Repository, SourceError> {
+        open_or_init(dir, self.max_object_bytes()).map_err(|error| self.local_error(error))
+    }
+
     /// Receives a pack into the repository in `dir`.
     pub(super) fn receive_pack(
         &self,
         dir: &Path,
-        request: &FetchRequest,
+        request: FetchRequest,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        let most = self.max_object_bytes();
-        let repo = crate::object_store::open_or_init(dir, most).map_err(|error| self.local_error(error))?;
-        let mut session = self.open_session(deadline)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let ring = stop.clone();
-        let alarm = DeadlineTimer::start(deadline, move || ring.store(true, Ordering::SeqCst));
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let received = catch_panics(|| {
-            let mut handshake = handshake(&mut session)?;
-            let second = handshake.refs.is_none();
-            session.set_byte_limit(self.max_pack);
-            let context = Context {
-                handshake: &mut handshake,
-                transport: &mut session.transport,
-                user_agent: ("agent", Some(AGENT.into())),
-                trace_packetlines: false,
-            };
-            transfer(&repo, request, context, &stop, most)?;
-            Ok(second)
-        });
-        match received {
-            Ok(second) => {
-                session.close();
-                if let Some(wire) = self.http.as_ref().filter(|_| second) {
-                    // The next request need not begin with a greeting.
-                    wire.mark_v2();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let error = session.into_error(error, "does not send the requested objects");
-                if alarm.has_fired() && error.kind == SourceErrorKind::Protocol {
-                    return Err(self.new_error(
-                        SourceErrorKind::Timeout,
-                        format!("{} did not send everything within the time limit", self.display_url),
-                    ));
-                }
-                Err(error)
+        self.open_repository(dir)?;
+        match self.exchange(dir, &request, CommitGate::Open, deadline) {
+            Ok(received) => received.pack.map_or(Ok(()), |pack| self.install(pack, dir, deadline)),
+            Err(FetchError::Source(error)) => Err(error),
+            Err(FetchError::Refused(refusal)) => {
+                Err(self.new_error(SourceErrorKind::Protocol, refusal.to_string()))
             }
         }
     }
-}
 
-/// Requests a pack and writes it, with its index.
-fn transfer<T: gix_transport::client::blocking_io::Transport>(
-    repo: &gix::Repository,
-    request: &FetchRequest,
-    context: Context<'_, T>,
-    stop: &AtomicBool,
-    most: usize,
-) -> gix::Result<()> {
-    let options = Options {
-        shallow_file: repo.shallow_file()?,
-        shallow: &request.shallow,
-        tags: Tags::None,
-        reject_shallow_remote: false,
-    };
-    let packs = repo.objects.store_ref().path().join("pack");
-    let write = gix_pack::bundle::write::Options {
-        thread_limit: Some(THREADS),
-        iteration_mode: gix_pack::data::input::Mode::Verify,
-        alloc_limit_bytes: Some(most),
-        ..Default::default()
-    };
-    let mut question = SingleRound { request };
-    gix_protocol::fetch(
-        &mut question,
-        |reader, progress, stop| {
-            let bases = Some(repo.objects.clone());
-            let hash = repo.object_hash();
-            let out = gix_pack::Bundle::write_to_directory(
-                reader,
-                Some(&packs),
-                progress,
-                stop,
-                bases,
-                hash,
-                write,
-            )?;
-            if let Some(keep) = out.keep_path {
-                // It would only block a garbage collection that never runs.
-                let _ = std::fs::remove_file(keep);
-            }
-            Ok(true)
-        },
-        Discard,
-        stop,
-        context,
-        options,
-    )
-    .map(drop)
-}
-
-/// One round: wants, haves, done.
-struct SingleRound<'a> {
-    request: &'a FetchRequest,
-}
-
-impl Negotiate for SingleRound<'_> {
-    fn mark_complete_and_common_ref(&mut self) -> gix::Result<Action> {
-        Ok(Action::MustNegotiate { remote_ref_target_known: Vec::new() })
-    }
-
-    fn add_wants(&mut self, arguments: &mut Arguments, _known: &[bool]) -> bool {
-        if self.request.commits && arguments.can_use_filter() {
-            arguments.filter("tree:0");
-        }
-        for id in &self.request.want {
-            arguments.want(id);
-        }
-        true
-    }
-
-    fn one_round(
-        &mut self,
-        _state: &mut one_round::State,
-        arguments: &mut Arguments,
-        _previous: Option<&Response>,
-    ) -> gix::Result<(Round, bool)> {
-        for id in &self.request.have {
-            arguments.have(id);
-        }
-        let sent = self.request.have.len();
-        let round = Round {
-            haves_sent: sent,
-            in_vain: 0,
-            haves_to_send: sent,
-            previous_response_had_at_least_one_in_common: false,
-        };
-        Ok((round, true))
+    /// Resolves a pack and adds it to the repository in `dir`.
+    fn install(&self, pack: ScannedPack, dir: &Path, deadline: Deadline) -> Result<(), SourceError> {
+        let (stop, _timer) = stop_at(deadline);
+        pack::install(pack, dir, &stop).map_err(|error| self.pack_error(error, dir))
     }
 }

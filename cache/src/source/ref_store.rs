@@ -89,7 +89,7 @@ impl RefStore {
         std::fs::create_dir_all(&self.dir).map_err(failed)?;
         let dir = tempfile::Builder::new().prefix(FETCH_PREFIX).tempdir_in(&self.dir).map_err(failed)?;
         let at = dir.path().join("repository.git");
-        self.client.receive_pack(&at, &FetchRequest::for_tips(want), deadline)?;
+        self.client.receive_pack(&at, FetchRequest::for_tips(want), deadline)?;
         let repo = object_store::open_or_init(&at, self.client.max_object_bytes())
             .map_err(|error| self.client.local_error(error))?;
         Ok(FetchedCommits { repo, remote: self.url().to_owned(), _dir: dir })

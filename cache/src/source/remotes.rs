@@ -12,8 +12,8 @@ use zagent_config::ids::Revision;
 use zagent_config::settings::SourceSettings;
 
 use super::error::SourceErrorKind;
-use super::{Deadline, DirSource, RemoteClient, SourceError};
-use crate::ObjectStore;
+use super::{Deadline, DirSource, FetchError, RemoteClient, SourceError};
+use crate::{CommitTrust, JudgedCommit, ObjectStore, SignedCommit};
 
 /// The longest pause between two requests to a failing remote.
 const MAX_BACKOFF: Duration = Duration::from_secs(10 * 60);
@@ -158,20 +158,44 @@ impl Remotes {
         polled
     }
 
-    /// Fetches a commit from one remote.
+    /// Fetches a commit object from one remote, and checks its signature.
+    ///
+    /// # Errors
+    /// As [`RemoteClient::fetch_commit`].
+    pub fn fetch_commit(
+        &mut self,
+        want: FetchTarget<'_>,
+        store: &ObjectStore,
+        trust: &CommitTrust<'_>,
+        now: Instant,
+        deadline: Deadline,
+    ) -> Result<SignedCommit, FetchError> {
+        let fetched = match self.client(want.remote) {
+            Ok(client) => client.fetch_commit(store, want.revision, trust, deadline),
+            Err(error) => Err(error.into()),
+        };
+        match &fetched {
+            Err(FetchError::Source(error)) => self.record_failure(want.remote, error, now),
+            // A refused commit says nothing against the remote.
+            Ok(_) | Err(FetchError::Refused(_)) => self.record_success(want.remote, now),
+        }
+        fetched
+    }
+
+    /// Fetches the files of a commit from one remote.
     ///
     /// # Errors
     /// As [`RemoteClient::fetch`].
     pub fn fetch(
         &mut self,
         want: FetchTarget<'_>,
+        commit: &mut JudgedCommit,
         store: &ObjectStore,
         now: Instant,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        let fetched = self
-            .client(want.remote)
-            .and_then(|client| client.fetch(store, want.branch, want.revision, deadline));
+        let fetched =
+            self.client(want.remote).and_then(|client| client.fetch(store, want.branch, commit, deadline));
         match &fetched {
             Ok(()) => self.record_success(want.remote, now),
             Err(error) => self.record_failure(want.remote, error, now),
@@ -179,18 +203,18 @@ impl Remotes {
         fetched
     }
 
-    /// Fetches `by` more ancestors of the branch of `want`.
+    /// Fetches the history of the commit of `want`: so many commits.
     ///
     /// # Errors
-    /// As [`RemoteClient::deepen`].
-    pub fn deepen(
+    /// As [`RemoteClient::fetch_history`].
+    pub fn fetch_history(
         &mut self,
         want: FetchTarget<'_>,
         store: &ObjectStore,
-        by: u32,
+        depth: u32,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        self.client(want.remote)?.deepen(store, want.branch, by, deadline)
+        self.client(want.remote)?.fetch_history(store, want.revision, depth, deadline)
     }
 
     fn poll_remote(

@@ -12,8 +12,14 @@ pub use gix::objs::tree::EntryKind;
 mod git_server;
 mod sshd;
 
+pub use crate::pack::testing::read_pack;
 pub use git_server::{GitHttpServer, ServerStream, StreamWrapper};
 pub use sshd::Sshd;
+
+/// A commit that nobody judged, for the tests of what happens afterwards.
+pub fn judged(revision: &zagent_config::ids::Revision) -> crate::JudgedCommit {
+    crate::JudgedCommit::unjudged(revision)
+}
 
 /// Skips a test that needs programs which this machine does not have. With `CI` set that is a failure.
 #[macro_export]

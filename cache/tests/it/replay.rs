@@ -11,7 +11,9 @@ use std::path::Path;
 use crate::site::{CacheSite, NOW, file};
 use jiff::Timestamp;
 use zagent_cache::testing::ScratchRepo;
-use zagent_cache::{Ancestry, CacheError, Generation, Refusal, VerifyContext, trust};
+use zagent_cache::{
+    Ancestry, CacheError, CommitTrust, Generation, ObjectStore, Refusal, SignedCommit, VerifyContext, trust,
+};
 use zagent_config::manifest::{Manifest, ManifestEntry, ManifestMode};
 use zagent_config::settings::{ManifestRule, RequiredSignatures};
 
@@ -140,7 +142,16 @@ fn rewritten_history_is_refused() {
     let unseen = commit(Some(&first), "never accepted", 120);
     let proof = site.verify_context();
     let with = |ancestry| VerifyContext { ancestry, ..proof };
-    let doubt = |commit: &str| site.stage(scratch.path(), commit).unwrap().unproven_ancestor("main").unwrap();
+    let store = ObjectStore::open(scratch.path().join(".git")).unwrap();
+    let signed = |commit: &str| {
+        let trust = CommitTrust { trust: &site.trust, now: Timestamp::from_second(NOW).unwrap() };
+        SignedCommit::from_store(&store, &commit.parse().unwrap(), &trust).unwrap()
+    };
+    let doubt = |commit: &str| signed(commit).unproven_ancestor(&site.cache, "main").unwrap();
+    // The verdict on the commit alone, before anything of its tree is read.
+    let judged = |commit: &str, proof: &VerifyContext<'_>| {
+        signed(commit).judge(&site.cache, proof).map_or_else(|refusal| refusal.code(), |_| "judged")
+    };
     assert_eq!(doubt(&first), None);
     assert_eq!(refusal_code(&site, &scratch, &first, &proof), "taken");
     assert_eq!(
@@ -152,7 +163,10 @@ fn rewritten_history_is_refused() {
     assert_eq!(doubt(&skipped).as_deref(), Some(second.as_str()));
     for other in [&rewritten, &orphan] {
         assert_eq!(refusal_code(&site, &scratch, other, &with(Ancestry::NotDescendant)), "rewritten");
+        assert_eq!(judged(other, &with(Ancestry::NotDescendant)), "rewritten");
     }
+    assert_eq!((judged(&unseen, &proof), judged(&first, &proof)), ("rewound", "rewound"));
+    assert_eq!((judged(&second, &proof), judged(&late, &proof)), ("judged", "judged"));
     assert_eq!(refusal_code(&site, &scratch, &unseen, &proof), "rewound", "older by its time");
     assert_eq!(refusal_code(&site, &scratch, &skipped, &with(Ancestry::Descendant)), "taken");
     let mut free = CacheSite::at(site.paths.root());

@@ -1,9 +1,7 @@
 //! Two revisions in, whether one descends from the other out; fetches as much history as that takes.
 
-use std::time::Instant;
-
 use zagent_cache::source::{Deadline, FetchTarget, RemoteHeads, Remotes};
-use zagent_cache::{Ancestry, CacheError, ObjectStore, StagedRevision};
+use zagent_cache::{Ancestry, CacheError, ObjectStore, SignedCommit};
 use zagent_config::error_chain;
 use zagent_config::ids::Revision;
 
@@ -17,10 +15,10 @@ const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];
 const WHOLE_HISTORY: u32 = i32::MAX.unsigned_abs();
 
 impl StatesSync<'_> {
-    /// Whether a tree descends from the last accepted one; computed only when it matters.
+    /// Whether a commit descends from the last accepted one; computed only when it matters.
     pub(super) fn ancestry(
         &self,
-        staged: &StagedRevision,
+        signed: &SignedCommit,
         branch: &str,
         options: SyncOptions,
         line: &mut BranchHistory<'_>,
@@ -28,8 +26,8 @@ impl StatesSync<'_> {
         if !self.settings.trust.fast_forward || options.allow_rewind {
             return Ok(Ancestry::Unknown);
         }
-        let doubted =
-            staged.unproven_ancestor(branch)?.and_then(|revision| revision.parse::<Revision>().ok());
+        let doubted = signed.unproven_ancestor(self.cache, branch)?;
+        let doubted = doubted.and_then(|revision| revision.parse::<Revision>().ok());
         let Some(old) = doubted else { return Ok(Ancestry::Unknown) };
         match line.ancestry(&old) {
             // In doubt it is refused: the server could hide the history that proves the rewrite.
@@ -69,26 +67,11 @@ impl StatesSync<'_> {
         let branch = testing_branch(self.settings).unwrap_or_default();
         let store = ObjectStore::open(self.settings.paths().repository())?;
         let want = FetchTarget { remote: found.remote, branch: &branch, revision: &testing };
-        let fetched = if store.has_commit(&testing) {
-            Ok(())
-        } else {
-            remotes.fetch(want, &store, Instant::now(), deadline)
-        };
-        let counts = match fetched {
-            Err(error) => {
-                self.notes.push(format!("the branch `{branch}` cannot be fetched: {}", error_chain(&error)));
-                false
-            }
-            Ok(()) => {
-                let accepted = self
-                    .cache
-                    .newest_accepted(&found.branch)?
-                    .and_then(|newest| newest.revision.parse().ok());
-                let mut line = BranchHistory { remotes, store: &store, want, deadline };
-                let mut below = [Some(head.clone()), accepted].into_iter().flatten();
-                below.all(|old| line.ancestry(&old) == Ancestry::Descendant)
-            }
-        };
+        let accepted = self.cache.newest_accepted(&found.branch)?;
+        let accepted = accepted.and_then(|newest| newest.revision.parse().ok());
+        let mut line = BranchHistory { remotes, store: &store, want, deadline };
+        let mut below = [Some(head.clone()), accepted].into_iter().flatten();
+        let counts = below.all(|old| line.ancestry(&old) == Ancestry::Descendant);
         self.memory.weighed = Some(TestingAncestry { testing, head, counts });
         Ok(())
     }
@@ -112,13 +95,11 @@ impl BranchHistory<'_> {
                 Ok(Some(true)) => return Ancestry::Descendant,
                 Ok(Some(false)) => return Ancestry::NotDescendant,
                 Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "cannot read the history");
-                    return Ancestry::Unknown;
-                }
+                // Nothing was fetched yet.
+                Err(error) => tracing::debug!(error = error_chain(&error), "cannot read the history"),
             }
-            let Some(by) = steps.next() else { return Ancestry::Unknown };
-            if let Err(error) = self.remotes.deepen(self.want, self.store, by, self.deadline) {
+            let Some(depth) = steps.next() else { return Ancestry::Unknown };
+            if let Err(error) = self.remotes.fetch_history(self.want, self.store, depth, self.deadline) {
                 tracing::warn!(error = error_chain(&error), "cannot fetch more of the history");
                 return Ancestry::Unknown;
             }

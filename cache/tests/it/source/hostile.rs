@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use zagent_cache::source::{Deadline, SourceError, SourceErrorKind};
-use zagent_cache::testing::test_source;
+use zagent_cache::testing::{judged, test_source};
 
 use super::fixture::{RemoteFixture, client, head, long_deadline, read_top};
 
@@ -76,7 +76,7 @@ fn polls_of_bad_remotes_end_in_time_and_name_the_cause() {
 fn fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was() {
     let (mut fixture, first) = RemoteFixture::with_commit();
     for (mode, _) in FETCHES {
-        fixture.client("").fetch(&fixture.store(mode), "main", &first, long_deadline()).unwrap();
+        fixture.client("").fetch(&fixture.store(mode), "main", &mut judged(&first), long_deadline()).unwrap();
     }
     let second = fixture.commit("two");
     std::thread::scope(|scope| {
@@ -88,7 +88,8 @@ fn fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was() {
             scope.spawn(move || {
                 assert_eq!(head(&mut client).unwrap().as_ref(), Some(second), "{mode}");
                 let begun = Instant::now();
-                let error = client.fetch(&store, "main", second, Deadline::after(SHORT)).unwrap_err();
+                let error =
+                    client.fetch(&store, "main", &mut judged(&second), Deadline::after(SHORT)).unwrap_err();
                 judge(mode, begun, &error, kinds);
                 assert!(!store.has_commit(second), "{mode}");
                 assert_eq!(read_top(&store, first), "one", "{mode}");
@@ -97,7 +98,7 @@ fn fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was() {
     });
     for (mode, _) in FETCHES {
         let store = fixture.store(mode);
-        fixture.client("").fetch(&store, "main", &second, long_deadline()).unwrap();
+        fixture.client("").fetch(&store, "main", &mut judged(&second), long_deadline()).unwrap();
         assert_eq!(read_top(&store, &second), "two");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use zagent_cache::source::{CommitDraft, PreparedCommit, PushOutcome, RefStore, SourceErrorKind};
-use zagent_cache::testing::{GitHttpServer, test_source};
+use zagent_cache::testing::{GitHttpServer, judged, test_source};
 
 use super::fixture::{RemoteFixture, client, head, long_deadline, read_top};
 
@@ -64,7 +64,7 @@ fn a_private_authority_is_trusted_only_when_configured() {
         assert_eq!(head(&mut good).unwrap(), Some(first.clone()));
     }
     assert_eq!(server.connections(), 1);
-    good.fetch(&store, "main", &first, long_deadline()).unwrap();
+    good.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &first), "one");
 
     let error = head(&mut client(&test_source(&url))).unwrap_err();

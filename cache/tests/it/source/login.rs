@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zagent_cache::source::{Deadline, SourceErrorKind};
-use zagent_cache::testing::test_source;
+use zagent_cache::testing::{judged, test_source};
 use zagent_config::settings::SourceSettings;
 
 use super::fixture::{RemoteFixture, client, head, long_deadline, read_top};
@@ -44,7 +44,7 @@ fn tokens_logins_and_helpers_give_access() {
         assert_eq!(head(&mut client).unwrap(), Some(first.clone()));
         assert_eq!(fixture.server.log().len(), 1, "the login is kept");
         let store = fixture.store(&format!("store{n}"));
-        client.fetch(&store, "main", &first, long_deadline()).unwrap();
+        client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
         assert_eq!(read_top(&store, &first), "one");
     }
 }
@@ -135,7 +135,7 @@ fn a_proxy_reaches_the_server() {
     settings.remotes[0].proxy = Some(fixture.server.url("").trim_end_matches('/').to_owned());
     let (mut through, store) = (client(&settings), fixture.store("store"));
     assert_eq!(head(&mut through).unwrap(), Some(first.clone()));
-    through.fetch(&store, "main", &first, long_deadline()).unwrap();
+    through.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &first), "one");
     settings.remotes[0].proxy = Some("::".into());
     let error = zagent_cache::source::RemoteClient::new(&settings.remotes[0], &settings).err().unwrap();

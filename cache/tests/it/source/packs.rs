@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use zagent_cache::testing::judged;
+
 use super::fixture::{RemoteFixture, long_deadline, read_top};
 
 /// How many altered packs are tried.
@@ -50,9 +52,9 @@ fn changed_packs_are_never_accepted() {
         *current.lock().unwrap() = case;
         let store = fixture.store("store");
         if case % 2 == 0 {
-            honest.fetch(&store, "main", &first, long_deadline()).unwrap();
+            honest.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
         }
-        match lying.fetch(&store, "main", &second, long_deadline()) {
+        match lying.fetch(&store, "main", &mut judged(&second), long_deadline()) {
             Ok(()) => assert_eq!(read_top(&store, &second), "two", "case {case}"),
             Err(error) => {
                 refused += 1;
@@ -65,7 +67,7 @@ fn changed_packs_are_never_accepted() {
                 assert_eq!(store.has_commit(&first), case % 2 == 0, "case {case}");
             }
         }
-        honest.fetch(&store, "main", &second, long_deadline()).unwrap();
+        honest.fetch(&store, "main", &mut judged(&second), long_deadline()).unwrap();
         assert_eq!(read_top(&store, &second), "two", "case {case}");
         store.discard().unwrap();
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use zagent_cache::source::{Deadline, DirSource, DirWatcher, FetchTarget, Remotes, SourceErrorKind};
-use zagent_cache::testing::test_source;
+use zagent_cache::testing::{judged, test_source};
 use zagent_config::settings::SourceSettings;
 
 use super::fixture::{RemoteFixture, client, head, long_deadline, read_top};
@@ -17,10 +17,10 @@ fn a_repository_on_this_machine_is_followed_by_path_and_by_url() {
     for (n, url) in [path.clone(), format!("file://{path}")].iter().enumerate() {
         let (mut client, store) = (client(&test_source(url)), fixture.store(&format!("store{n}")));
         assert!(head(&mut client).unwrap().is_some());
-        client.fetch(&store, "main", &first, long_deadline()).unwrap();
+        client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
         assert_eq!(read_top(&store, &first), "one");
         let next = fixture.commit(&format!("next {n}"));
-        client.fetch(&store, "main", &next, long_deadline()).unwrap();
+        client.fetch(&store, "main", &mut judged(&next), long_deadline()).unwrap();
         assert_eq!(read_top(&store, &next), format!("next {n}"));
     }
     let error = head(&mut client(&test_source("/no/such/place"))).unwrap_err();
@@ -66,7 +66,7 @@ fn remotes_are_polled_in_order_and_failed_ones_back_off() {
     );
     let store = fixture.store("store");
     let want = FetchTarget { remote: 3, branch: "main", revision: &first };
-    remotes.fetch(want, &store, now, long_deadline()).unwrap();
+    remotes.fetch(want, &mut judged(&first), &store, now, long_deadline()).unwrap();
     assert!(store.has_commit(&first));
 
     let later = remotes.poll(None, now + Duration::from_secs(3600), long_deadline());

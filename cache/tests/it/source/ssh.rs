@@ -1,7 +1,7 @@
 //! A real SSH server on this machine.
 
 use zagent_cache::source::SourceErrorKind;
-use zagent_cache::testing::{Sshd, test_source};
+use zagent_cache::testing::{Sshd, judged, test_source};
 
 use super::fixture::{RemoteFixture, client, head, long_deadline, read_top};
 
@@ -22,10 +22,10 @@ fn a_commit_is_fetched_through_ssh_by_key_and_known_host_only() {
     settings.remotes[0].known_hosts = Some(sshd.file("known_hosts"));
     let (mut good, store) = (client(&settings), fixture.store("store"));
     assert_eq!(head(&mut good).unwrap(), Some(first.clone()));
-    good.fetch(&store, "main", &first, long_deadline()).unwrap();
+    good.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &first), "one");
     let second = fixture.commit("two");
-    good.fetch(&store, "main", &second, long_deadline()).unwrap();
+    good.fetch(&store, "main", &mut judged(&second), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &second), "two");
 
     for (key, hosts, kind, word) in [

@@ -1,7 +1,7 @@
 //! Servers that follow the protocol.
 
 use zagent_cache::source::{Deadline, SourceErrorKind};
-use zagent_cache::testing::test_source;
+use zagent_cache::testing::{judged, test_source};
 use zagent_config::ids::Revision;
 
 use super::fixture::{RemoteFixture, client, head, long_deadline, read_top};
@@ -13,11 +13,11 @@ fn a_commit_is_found_and_fetched_over_http_old_and_new() {
         let (mut client, store) = (fixture.client(mode), fixture.store("store"));
         assert_eq!(head(&mut client).unwrap(), Some(first.clone()), "{mode}");
         assert!(!store.has_commit(&first));
-        client.fetch(&store, "main", &first, long_deadline()).unwrap();
+        client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
         assert_eq!(read_top(&store, &first), "one");
         let second = fixture.commit("two");
         assert_eq!(head(&mut client).unwrap(), Some(second.clone()));
-        client.fetch(&store, "main", &second, long_deadline()).unwrap();
+        client.fetch(&store, "main", &mut judged(&second), long_deadline()).unwrap();
         assert_eq!(
             (read_top(&store, &second), read_top(&store, &first)),
             ("two".into(), "one".into()),
@@ -93,29 +93,29 @@ fn follow_history(filter: &str) {
     std::fs::write(&config, text).unwrap();
     let (mut client, store) = (fixture.client(""), fixture.store("store"));
     let second = fixture.commit("two");
-    client.fetch(&store, "main", &second, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&second), long_deadline()).unwrap();
     assert_eq!(store.is_ancestor(&first, &second).unwrap(), Some(true), "a commit names its parent");
     let mut last = second.clone();
     for n in 0..4 {
         last = fixture.commit(&format!("more {n}"));
     }
-    client.fetch(&store, "main", &last, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&last), long_deadline()).unwrap();
     assert_eq!(store.is_ancestor(&second, &last).unwrap(), None, "shallow: unknown");
-    client.deepen(&store, "main", 2, long_deadline()).unwrap();
+    client.fetch_history(&store, &last, 3, long_deadline()).unwrap();
     assert_eq!(store.is_ancestor(&first, &last).unwrap(), None);
-    client.deepen(&store, "main", 2, long_deadline()).unwrap();
+    client.fetch_history(&store, &last, 5, long_deadline()).unwrap();
     assert_eq!(store.is_ancestor(&second, &last).unwrap(), Some(true));
     assert_eq!(store.is_ancestor(&first, &last).unwrap(), Some(true));
-    client.deepen(&store, "main", 50, long_deadline()).unwrap();
+    client.fetch_history(&store, &last, 50, long_deadline()).unwrap();
     assert_eq!(store.is_ancestor(&first, &last).unwrap(), Some(true));
     assert_eq!(store.is_ancestor(&last, &first).unwrap(), Some(false));
     // What an ancestor contained, and may have arrived without it.
     let back = fixture.commit("one");
-    client.fetch(&store, "main", &back, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&back), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &back), "one");
     fixture.scratch.start_orphan();
     let orphan = fixture.commit("rewritten");
-    client.fetch(&store, "main", &orphan, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&orphan), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &orphan), "rewritten");
     assert_eq!(store.is_ancestor(&last, &orphan).unwrap(), Some(false));
     assert_eq!(store.is_ancestor(&orphan, &orphan).unwrap(), Some(true));
@@ -125,15 +125,19 @@ fn follow_history(filter: &str) {
 fn a_missing_commit_is_named_and_the_store_stays() {
     let (fixture, first) = RemoteFixture::with_commit();
     let (mut client, store) = (fixture.client(""), fixture.store("store"));
-    client.fetch(&store, "main", &first, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
     let unknown: Revision = "1234567890".repeat(4).parse().unwrap();
-    let error = client.fetch(&store, "main", &unknown, long_deadline()).unwrap_err();
+    let error = client.fetch(&store, "main", &mut judged(&unknown), long_deadline()).unwrap_err();
     assert!(matches!(error.kind, SourceErrorKind::NoBranch | SourceErrorKind::Protocol), "{error:?}");
     assert!(!store.has_commit(&unknown));
     assert_eq!(read_top(&store, &first), "one");
     let long: Revision = "ab".repeat(32).parse().unwrap();
     assert!(
-        client.fetch(&store, "main", &long, long_deadline()).unwrap_err().to_string().contains("SHA-256")
+        client
+            .fetch(&store, "main", &mut judged(&long), long_deadline())
+            .unwrap_err()
+            .to_string()
+            .contains("SHA-256")
     );
 }
 
@@ -141,7 +145,7 @@ fn a_missing_commit_is_named_and_the_store_stays() {
 fn a_damaged_or_locked_store_is_repaired() {
     let (mut fixture, first) = RemoteFixture::with_commit();
     let (mut client, store) = (fixture.client(""), fixture.store("store"));
-    client.fetch(&store, "main", &first, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
     let packs = store.dir().join("objects/pack");
     let pack = || {
         let all = std::fs::read_dir(&packs).unwrap().flatten().map(|entry| entry.path());
@@ -154,22 +158,22 @@ fn a_damaged_or_locked_store_is_repaired() {
     let writable = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(pack(), writable).unwrap();
     std::fs::write(pack(), &bytes).unwrap();
-    client.fetch(&store, "main", &first, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &first), "one");
     std::fs::remove_file(pack()).unwrap();
     assert!(!store.has_commit(&first));
-    client.fetch(&store, "main", &first, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &first), "one");
     for lock in ["shallow.lock", "HEAD.lock", "objects/pack/.tmpXYZ"] {
         std::fs::write(store.dir().join(lock), "").unwrap();
     }
     let second = fixture.commit("two");
-    client.fetch(&store, "main", &second, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&second), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &second), "two");
     assert!(!store.dir().join("objects/pack/.tmpXYZ").exists());
     std::fs::write(store.dir().join("HEAD"), "garbage").unwrap();
     std::fs::write(store.dir().join("config"), "[broken").unwrap();
-    client.fetch(&store, "main", &second, long_deadline()).unwrap();
+    client.fetch(&store, "main", &mut judged(&second), long_deadline()).unwrap();
     assert_eq!(read_top(&store, &second), "two");
     store.discard().unwrap();
     assert!(!store.has_commit(&second));
@@ -181,7 +185,7 @@ fn packs_do_not_accumulate() {
     let (mut client, store) = (fixture.client(""), fixture.store("store"));
     for n in 0..40 {
         let revision = fixture.commit(&format!("number {n}"));
-        client.fetch(&store, "main", &revision, long_deadline()).unwrap();
+        client.fetch(&store, "main", &mut judged(&revision), long_deadline()).unwrap();
         assert_eq!(read_top(&store, &revision), format!("number {n}"));
         let packs = std::fs::read_dir(store.dir().join("objects/pack")).unwrap().count();
         assert!(packs <= 2 * 17 + 2, "{packs}");
@@ -198,12 +202,12 @@ fn limits_of_pack_and_file_hold() {
     let mut settings = test_source(&fixture.url(""));
     settings.max_pack = 300;
     let store = fixture.store("store");
-    let error = client(&settings).fetch(&store, "main", &first, long_deadline()).unwrap_err();
+    let error = client(&settings).fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::TooLarge, "{error:?}");
     assert!(!store.has_commit(&first));
     let mut file = test_source(fixture.scratch.path().to_str().unwrap());
     file.max_pack = 300;
-    let error = client(&file).fetch(&store, "main", &first, long_deadline()).unwrap_err();
+    let error = client(&file).fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::TooLarge, "{error:?}");
 }
 
@@ -213,7 +217,7 @@ fn two_concurrent_fetches_succeed() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             let (mut client, store, first) = (fixture.client(""), fixture.store("store"), &first);
-            scope.spawn(move || client.fetch(&store, "main", first, long_deadline()).unwrap());
+            scope.spawn(move || client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap());
         }
     });
     assert_eq!(read_top(&fixture.store("store"), &first), "one");
@@ -226,11 +230,11 @@ fn a_fetch_stops_waiting_for_the_lock_at_the_deadline() {
     let holder = std::fs::File::create(fixture.dir.path().join("store.lock")).unwrap();
     rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let soon = Deadline::after(std::time::Duration::from_millis(200));
-    let error = fixture.client("").fetch(&store, "main", &first, soon).unwrap_err();
+    let error = fixture.client("").fetch(&store, "main", &mut judged(&first), soon).unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Local);
     assert!(format!("{:?}", error.source).contains("another process is fetching"), "{error:?}");
     drop(holder);
-    fixture.client("").fetch(&store, "main", &first, long_deadline()).unwrap();
+    fixture.client("").fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap();
 }
 
 #[test]
@@ -239,6 +243,6 @@ fn no_time_is_an_error_at_once() {
     let mut client = fixture.client("");
     let over = Deadline::after(std::time::Duration::ZERO);
     assert_eq!(client.poll(&["main"], over).unwrap_err().kind, SourceErrorKind::Timeout);
-    assert!(client.fetch(&fixture.store("store"), "main", &first, over).is_err());
+    assert!(client.fetch(&fixture.store("store"), "main", &mut judged(&first), over).is_err());
     assert!(fixture.server.log().is_empty());
 }
