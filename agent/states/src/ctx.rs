@@ -15,7 +15,8 @@ use zagent_host::fs::FileSystem;
 use zagent_host::undo::UndoJournal;
 use zagent_host::{CancelToken, Machine, Tools};
 
-use crate::{RenderTemplate, assumed_accounts, pkg};
+use crate::package_cache::PkgRunCache;
+use crate::{RenderTemplate, assumed_accounts};
 
 /// What states of one run tell each other.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ pub struct RunShared {
     /// The repositories are others than when the list of packages was last fetched.
     pub(crate) packages_stale: AtomicBool,
     /// Which packages there are, and what was brought for whom.
-    pub packages: pkg::PkgRunCache,
+    pub packages: PkgRunCache,
 }
 
 impl RunShared {

@@ -208,7 +208,7 @@ impl ExternalState {
     /// The module as a file of our own, named by its content.
     fn install_program(&self, ctx: &StateCtx<'_>) -> Result<InstalledModule, StateError> {
         let Some(content) = self.module_source(ctx)? else {
-            return Err(crate::registry::unavailable_error(&self.chunk));
+            return Err(unavailable_error(&self.chunk));
         };
         if content.starts_with(b"\x7fELF") || content.starts_with(b"#!") {
             let cannot =
@@ -321,6 +321,14 @@ fn parse_reply(name: &str, stdout: &[u8]) -> Result<ExternalReply, String> {
     };
     let comment = map.get("comment").filter(|c| !c.is_null()).map(value_text).unwrap_or_default();
     Ok(ExternalReply { result, changes, comment })
+}
+
+/// What Salt says of a function that no module has.
+fn unavailable_error(chunk: &Chunk) -> StateError {
+    let Chunk { state, fun, sls, .. } = chunk;
+    StateError::new(format!(
+        "State '{state}.{fun}' was not found in SLS '{sls}'\nReason: '{state}.{fun}' is not available.\n"
+    ))
 }
 
 fn stderr_excerpt(stderr: &[u8]) -> String {

@@ -12,17 +12,21 @@ pub mod command;
 pub mod ctx;
 pub(crate) mod databases;
 pub(crate) mod effects;
+pub(crate) mod exec_function;
 pub mod external;
 pub mod file_tree;
 pub mod functions;
 pub(crate) mod named_args;
+pub(crate) mod package_cache;
 pub mod registry;
 pub mod shared;
 pub mod state;
+pub(crate) mod state_module;
 pub mod template;
 pub mod template_host;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub(crate) mod undo_replay;
 pub(crate) mod undoable;
 
 pub(crate) mod acl;
@@ -95,13 +99,14 @@ pub(crate) use args::ChunkArgs;
 pub use ctx::{RunShared, StateCtx};
 pub use effects::Effects;
 pub use external::{ExternalUndoNote, revert as revert_external};
-pub(crate) use registry::StateModule;
 pub use registry::{build, build_builtin, schema};
 pub(crate) use state::BuildResult;
 pub use state::{ApplyResult, CheckCost, CheckResult, LockKey, State, StateError, Verdict};
+pub(crate) use state_module::StateModule;
 pub use template::{FileTemplate, RenderTemplate};
+pub use undo_replay::{RestoreOutcome, UndoReplay};
+pub use undoable::UndoNote;
 pub(crate) use undoable::Undoable;
-pub use undoable::{RestoreOutcome, UndoNote, UndoReplay};
 
 /// Every state module, sorted by name: a new one is a folder with its `mod` line above, a row here, and a file in
 /// `tests/matrix`.

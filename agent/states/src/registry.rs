@@ -6,23 +6,7 @@ use zagent_compiler::Chunk;
 use zagent_compiler::schema::Schema;
 use zagent_config::Value;
 
-use crate::functions::ExecFunction;
-use crate::{BuildResult, ChunkArgs, MODULES, StateError, Undoable, external};
-
-/// A state module: everything the rest of the program knows about it.
-#[derive(Clone, Copy)]
-pub struct StateModule {
-    /// Its name, as in Salt: `cron`.
-    pub name: &'static str,
-    /// Makes the state of one of its functions; nothing when there is no such function.
-    pub build: fn(&str, &ChunkArgs<'_>) -> Option<BuildResult>,
-    /// Its execution functions, for `salt[...]` and the command line.
-    pub functions: &'static [ExecFunction],
-    /// What a revert of its states can restore.
-    pub undo: &'static [&'static dyn Undoable],
-    /// Its functions and parameters in words: the source of checks, `explain` and the reference pages.
-    pub description: &'static str,
-}
+use crate::{BuildResult, ChunkArgs, MODULES, StateError, StateModule, Undoable, external};
 
 /// The names of all modules and their descriptions.
 const DESCRIPTIONS: [(&str, &str); MODULES.len()] = {
@@ -71,13 +55,6 @@ pub fn build_builtin(chunk: &Chunk) -> Option<BuildResult> {
 /// All kinds of things that a revert can put back.
 pub(crate) fn undoables() -> impl Iterator<Item = &'static dyn Undoable> {
     MODULES.iter().flat_map(|module| module.undo).copied()
-}
-
-pub(crate) fn unavailable_error(chunk: &Chunk) -> StateError {
-    let Chunk { state, fun, sls, .. } = chunk;
-    StateError::new(format!(
-        "State '{state}.{fun}' was not found in SLS '{sls}'\nReason: '{state}.{fun}' is not available.\n"
-    ))
 }
 
 /// What Python calls the type of a value.

@@ -1,21 +1,23 @@
 //! Something of the host that is no file, such as a user or a service: how it is in, the same put back later out.
 //!
-//! Law: how a thing was is in the journal before it changes, and how it was left is noted after. A revert puts it back only
-//! when it still is as it was left, unless that is forced; what holds data that came since is never taken away. It notes in
-//! its turn what it does.
-
-use std::collections::HashMap;
+//! Law: how a thing was is in the journal before it changes, and how it was left is noted after.
 
 use serde::{Deserialize, Serialize};
-use zagent_config::{Map, Value};
+use zagent_config::Value;
 
-use super::{ApplyResult, StateCtx, StateError};
+use crate::{StateCtx, StateError};
 
 /// A kind of things that can be looked at and put back. What a look gives is JSON-like and says all that `put` needs;
 /// null stands for a thing that is not there.
-pub trait Undoable: Sync {
+pub(crate) trait Undoable: Sync {
     /// The name of the kind in the journal, such as `service`; never changes once it was written.
     fn kind(&self) -> &'static str;
+
+    /// False for a key that another one of the same kind looks after.
+    fn handles(&self, key: &Value) -> bool {
+        let _ = key;
+        true
+    }
 
     /// How it is now.
     ///
@@ -87,15 +89,15 @@ const NAMES_SHOWN: usize = 5;
 /// What the journal holds of a thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndoNote {
-    thing: String,
-    key: Value,
+    pub(crate) thing: String,
+    pub(crate) key: Value,
     #[serde(flatten)]
-    snapshot: UndoSnapshot,
+    pub(crate) snapshot: UndoSnapshot,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum UndoSnapshot {
+pub(crate) enum UndoSnapshot {
     /// It was so, and was about to change.
     Before(Value),
     /// It was left so.
@@ -153,103 +155,3 @@ impl StateCtx<'_> {
         answer
     }
 }
-
-/// What became of a thing that was to be put back.
-#[derive(Debug)]
-pub enum RestoreOutcome {
-    /// It is as it was.
-    Restored(ApplyResult),
-    /// It was so already.
-    AlreadyRestored,
-    /// It stays: somebody else changed it since, or it holds what cannot come back.
-    Skipped(String),
-}
-
-/// Things on their way back, the last change first.
-#[derive(Debug, Default)]
-pub struct UndoReplay {
-    /// How each was left by the change that is undone next.
-    left_as: HashMap<(String, String), Value>,
-    /// What a dry run has put back.
-    simulated: HashMap<(String, String), Value>,
-}
-
-impl UndoReplay {
-    /// Takes the next note; nothing when it was only about how a thing was left.
-    ///
-    /// # Errors
-    /// Fails when the thing cannot be put back, or nobody knows its kind.
-    pub fn replay_note(
-        &mut self,
-        note: &UndoNote,
-        is_forced: bool,
-        test: bool,
-        ctx: &StateCtx<'_>,
-    ) -> Result<Option<RestoreOutcome>, StateError> {
-        let thing = crate::registry::undoables().find(|t| t.kind() == note.thing);
-        let thing = thing
-            .ok_or_else(|| StateError::new(format!("nobody knows how to put {} back", note.describe())))?;
-        self.restore_note(thing, note, RestoreOptions { is_forced, test }, ctx)
-    }
-
-    fn restore_note(
-        &mut self,
-        thing: &dyn Undoable,
-        note: &UndoNote,
-        options: RestoreOptions,
-        ctx: &StateCtx<'_>,
-    ) -> Result<Option<RestoreOutcome>, StateError> {
-        let key = (note.thing.clone(), zagent_compiler::name_text(&note.key));
-        let before = match &note.snapshot {
-            UndoSnapshot::After(after) => {
-                self.left_as.insert(key, after.clone());
-                return Ok(None);
-            }
-            UndoSnapshot::Before(before) => before,
-        };
-        // In a dry run what was put back before is only imagined.
-        let imagined = self.simulated.get(&key).cloned();
-        let now = imagined.map_or_else(|| thing.capture(&note.key, ctx), Ok)?;
-        let left = self.left_as.remove(&key);
-        if thing.is_same(&now, before) {
-            return Ok(Some(RestoreOutcome::AlreadyRestored));
-        }
-        if left.is_some_and(|left| !thing.is_same(&now, &left)) && !options.is_forced {
-            return Ok(Some(RestoreOutcome::Skipped(format!("{} was changed since", note.describe()))));
-        }
-        // Even who forces a revert does not mean data.
-        if before.is_null()
-            && let Some(why) = thing.removal_blocker(&note.key, ctx)?
-        {
-            return Ok(Some(RestoreOutcome::Skipped(format!("{} is kept: {why}", note.describe()))));
-        }
-        let change = Map::from_iter([("old", thing.redacted(&now)), ("new", thing.redacted(before))]);
-        let changes = Map::from_iter([(note.describe().as_str(), Value::from(change))]);
-        let stays = if before.is_null() { thing.leftovers(&note.key, ctx)? } else { None };
-        let stays = stays.map_or_else(String::new, |what| format!("; {what}"));
-        let word = if options.test {
-            thing.simulate_restore(&note.key, before, ctx)?;
-            self.simulated.insert(key, before.clone());
-            "would be put back"
-        } else {
-            ctx.with_undo(thing, note.key.clone(), || thing.restore(&note.key, before, ctx))?;
-            "put back"
-        };
-        Ok(Some(RestoreOutcome::Restored(ApplyResult::new(
-            format!("{} {word}{stays}", note.describe()),
-            changes,
-        ))))
-    }
-}
-
-/// How things are put back.
-#[derive(Clone, Copy, Debug)]
-struct RestoreOptions {
-    /// Also what somebody else changed since.
-    is_forced: bool,
-    /// Only as it would be.
-    test: bool,
-}
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -20,10 +20,6 @@ const CRATES: [&str; 10] = [
     "tests",
 ];
 
-/// The crates whose modules have an order, by their directory.
-const LAYERED: [&str; 9] =
-    ["config", "compiler", "cache", "rollout", "agent/host", "agent/run", "agent/daemon", "agent", "tests"];
-
 /// What must not depend on the machine, in whole directories or in one file.
 const PURE: [&str; 19] = [
     "compiler/src",
@@ -120,7 +116,7 @@ type Edges = BTreeMap<String, BTreeMap<String, PathBuf>>;
 #[test]
 fn modules_depend_on_each_other_one_way() {
     let mut found = Vec::new();
-    for name in LAYERED {
+    for name in CRATES {
         let edges = module_edges(&root().join(name).join("src"));
         for cycle in cycles(&edges) {
             let mut text = format!("{name}: {}", cycle.iter().cloned().collect::<Vec<_>>().join(", "));
@@ -221,6 +217,10 @@ fn code_is_read_without_comments_strings_and_tests() {
             want.iter().map(|w| (*w).to_owned()).collect::<BTreeSet<_>>()
         );
     }
+    let lib = "pub mod a;\nmod b;\npub use a::B;\npub(crate) const TABLE: &[Row] = &[a::ROW, b::ROW];\n";
+    let items = RootItems::new(lib, &declared_modules(lib));
+    assert_eq!(items.modules_behind("TABLE").collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(items.modules_behind("B").count(), 0);
     let reexports = reexports("pub mod a;\npub use a::{B, c::D as E};\npub use self::f::G;");
     let want =
         [("B", "a"), ("E", "a"), ("G", "f")].map(|(item, module)| (item.to_owned(), module.to_owned()));
@@ -232,6 +232,7 @@ fn module_edges(src: &Path) -> Edges {
     let lib = bare_code(&fs::read_to_string(src.join("lib.rs")).expect("a crate has a lib.rs"));
     let modules: BTreeSet<String> = declared_modules(&lib);
     let reexports = reexports(&lib);
+    let root_items = RootItems::new(&lib, &modules);
     let mut edges = Edges::new();
     for module in &modules {
         let mut files = Vec::new();
@@ -245,14 +246,49 @@ fn module_edges(src: &Path) -> Edges {
         for (file, depth) in files {
             let code = bare_code(&fs::read_to_string(&file).expect("a readable source file"));
             for name in named_in(&code, depth) {
-                let Some(target) = modules.get(&name).or_else(|| reexports.get(&name)) else { continue };
-                if target != module {
+                let one = modules.get(&name).or_else(|| reexports.get(&name));
+                let targets = one.into_iter().chain(root_items.modules_behind(&name));
+                for target in targets.filter(|target| *target != module) {
                     edges.entry(module.clone()).or_default().entry(target.clone()).or_insert(file.clone());
                 }
             }
         }
     }
     edges
+}
+
+/// What `lib.rs` defines itself, and the modules that these definitions name: a table of modules depends on all of them.
+struct RootItems {
+    names: BTreeSet<String>,
+    modules: BTreeSet<String>,
+}
+
+impl RootItems {
+    fn new(lib: &str, modules: &BTreeSet<String>) -> Self {
+        let is_definition = |item: &&str| {
+            let keyword = |word: &str| matches!(word, "const" | "static" | "fn" | "struct" | "enum" | "type");
+            item.split_whitespace().take(3).any(keyword)
+        };
+        let definitions: Vec<&str> = lib.split(';').filter(is_definition).collect();
+        let name = |item: &&str| -> Option<String> {
+            let words = item.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty());
+            words
+                .skip_while(|w| !matches!(*w, "const" | "static" | "fn" | "struct" | "enum" | "type"))
+                .nth(1)
+                .map(str::to_owned)
+        };
+        let is_named =
+            |module: &&String| definitions.iter().any(|item| item.contains(&format!("{module}::")));
+        Self {
+            names: definitions.iter().filter_map(name).collect(),
+            modules: modules.iter().filter(is_named).cloned().collect(),
+        }
+    }
+
+    fn modules_behind(&self, name: &str) -> impl Iterator<Item = &String> {
+        let is_defined = self.names.contains(name);
+        self.modules.iter().filter(move |_| is_defined)
+    }
 }
 
 /// The source files of a module's directory, each with the depth of its module; tests are left out.

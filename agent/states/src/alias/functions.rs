@@ -4,7 +4,7 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::aliases_file;
-use crate::functions::{ExecFunction, arg_or_empty, change_fn, edit_text_file, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, arg_or_empty, change_fn, edit_text_file, query_fn, text_arg};
 use zagent_host::command_options::text_list;
 use zagent_host::{Machine, Tools};
 

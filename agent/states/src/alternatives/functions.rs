@@ -7,7 +7,7 @@ use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use crate::alternatives::{AlternativesGroup, current_target, run_update_alternatives};
-use crate::functions::{ExecFunction, change_fn, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, query_fn, text_arg};
 use zagent_host::command_options::value_text;
 use zagent_host::{Machine, Tools};
 

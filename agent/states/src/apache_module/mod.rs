@@ -1,8 +1,8 @@
 //! States of the module `apache_module`: modules of Apache, enabled or disabled.
 
-use crate::registry::StateModule;
 use crate::shared::apache::{APACHE_UNDO, link_states, plan_link};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs};
 
 /// The module `apache_module`.

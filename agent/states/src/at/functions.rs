@@ -3,7 +3,7 @@
 use zagent_config::{Map, Value};
 
 use crate::at::at_queue;
-use crate::functions::{ExecFunction, arg_or_empty, change_fn, non_empty_arg, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, arg_or_empty, change_fn, non_empty_arg, query_fn, text_arg};
 use zagent_host::Tools;
 use zagent_host::command_options::value_text;
 

@@ -9,7 +9,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
+use crate::exec_function::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
 use zagent_host::command_options;
 use zagent_host::exec::error_message;

@@ -6,7 +6,9 @@ use zagent_config::Value;
 
 use crate::cron::crontab;
 use crate::cron::crontab::{CronJob, Crontab, CrontabChange, TIME_FIELDS, job_to_map};
-use crate::functions::{ExecFunction, arg_or_empty, change_fn, flag_arg, non_empty_arg, query_fn, text_arg};
+use crate::exec_function::{
+    ExecFunction, arg_or_empty, change_fn, flag_arg, non_empty_arg, query_fn, text_arg,
+};
 use zagent_host::{Machine, Tools};
 
 /// The execution functions of `cron`.

@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 
 use crate::debconf;
 use crate::debconf::DebconfAnswer;
-use crate::functions::{ExecFunction, change_fn, flag_arg, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, flag_arg, query_fn, text_arg};
 use zagent_host::command_options::value_text;
 use zagent_host::{Machine, Tools};
 

@@ -2,7 +2,7 @@
 
 use zagent_config::{FunctionError, Value};
 
-use crate::functions::{ExecFunction, change_fn, query_fn};
+use crate::exec_function::{ExecFunction, change_fn, query_fn};
 use crate::shared::docker_functions::{inspect_objects, list_objects, run_verb, with_engine};
 
 pub(crate) const TABLE: &[ExecFunction] = &[

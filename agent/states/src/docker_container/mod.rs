@@ -11,13 +11,13 @@ use zagent_config::{Map, Value};
 use self::engine::{container_networks, create_args, differences, env_variables};
 use self::swap::ContainerSwap;
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::docker::{
     ContainerEngine, DATA_LOST, change_by_commands, change_with_env, json_field, run_engine, undo_key,
 };
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change, to_strings};
 use crate::shared::store_plan::{ReactionArgs, RunsAlways, StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError, Undoable};
 use zagent_host::command_options::value_text;
 

@@ -1,6 +1,6 @@
 //! `docker.*` for images: arguments as Salt names them in, what the program says out.
 
-use crate::functions::{ExecFunction, change_fn, query_fn};
+use crate::exec_function::{ExecFunction, change_fn, query_fn};
 use crate::shared::docker_functions::{inspect_objects, list_objects, run_verb};
 
 pub(crate) const TABLE: &[ExecFunction] = &[

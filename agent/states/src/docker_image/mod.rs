@@ -5,10 +5,10 @@ pub(crate) mod functions;
 use zagent_config::Value;
 
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::docker::{ContainerEngine, DATA_LOST, DOCKER_OBJECT_UNDO, change_by_commands, undo_key};
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change, to_strings};
 use crate::shared::store_plan::{RunsAlways, StoreFunction, StoreModule};
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 
 /// The module `docker_image`.

@@ -1,6 +1,6 @@
 //! `docker.inspect_network`: arguments as Salt names them in, what the program says out.
 
-use crate::functions::{ExecFunction, query_fn};
+use crate::exec_function::{ExecFunction, query_fn};
 use crate::shared::docker_functions::inspect_objects;
 
 pub(crate) const TABLE: &[ExecFunction] =

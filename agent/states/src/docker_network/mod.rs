@@ -5,12 +5,12 @@ pub(crate) mod functions;
 use zagent_config::{Map, Value};
 
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::docker::{
     ContainerEngine, DOCKER_OBJECT_UNDO, change_by_commands, json_field, plan_object_absent, undo_key,
 };
 use crate::shared::planned_state::{PlannedChange, StatePlan, to_strings};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 use zagent_host::command_options::value_text;
 

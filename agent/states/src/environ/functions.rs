@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{ExecFunction, optional_text_arg, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, optional_text_arg, query_fn, text_arg};
 use zagent_host::Machine;
 use zagent_host::facts::{LiveSystem, System};
 

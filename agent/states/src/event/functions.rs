@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use crate::functions::{ExecFunction, change_fn, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, text_arg};
 
 /// The execution functions of `event`.
 pub(crate) const TABLE: &[ExecFunction] = &[

@@ -9,7 +9,7 @@ use zagent_config::{Map, Value};
 
 use super::contents;
 use super::sources::{ContentBytes, ContentLocation, FileSource, FileSources, parse_location};
-use crate::functions;
+use crate::exec_function;
 use crate::{ChunkArgs, FileTemplate, StateCtx, StateError};
 
 /// What a file should hold, as the state says it.
@@ -262,9 +262,9 @@ impl DesiredContent {
             variables.insert("accumulator", texts);
         }
         let template = FileTemplate { env: env.into(), path: path.into(), source, variables };
-        let before = functions::call_count();
+        let before = exec_function::call_count();
         let text = ctx.templates.render(&template).map_err(StateError::new)?;
-        self.reads_host.set(functions::call_count() != before);
+        self.reads_host.set(exec_function::call_count() != before);
         Ok(ContentBytes::Owned(text.into_bytes()))
     }
 }

@@ -3,7 +3,7 @@
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use crate::functions::{ExecFunction, change_fn, optional_text_arg, query_fn_needing, string_list};
+use crate::exec_function::{ExecFunction, change_fn, optional_text_arg, query_fn_needing, string_list};
 use zagent_host::{Machine, Tools};
 
 /// The execution functions of `firewalld`.

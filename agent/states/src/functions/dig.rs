@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use super::{ExecFunction, optional_text_arg, query_fn_needing, string_list};
+use crate::exec_function::{ExecFunction, optional_text_arg, query_fn_needing, string_list};
 use zagent_host::Machine;
 
 const DIG_SIGNATURE: &str = "host nameserver?";

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::{ExecFunction, query_fn};
+use crate::exec_function::{ExecFunction, query_fn};
 use crate::mount::functions::read_proc_mounts;
 use zagent_host::Machine;
 

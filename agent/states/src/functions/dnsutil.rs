@@ -1,7 +1,7 @@
 //! `dnsutil.*`: serial numbers of zones.
 
-use super::status::strftime;
-use super::{ExecFunction, query_fn};
+use crate::exec_function::local_time::strftime;
+use crate::exec_function::{ExecFunction, query_fn};
 
 /// The execution functions of `dnsutil`.
 pub(crate) const TABLE: &[ExecFunction] =

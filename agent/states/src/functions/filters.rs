@@ -9,7 +9,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use super::{ExecFunction, flag_arg, query_fn, string_list, text_arg};
+use crate::exec_function::{ExecFunction, flag_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
 use zagent_host::facts::{LiveSystem, System};
 use zagent_host::machine::path_error;

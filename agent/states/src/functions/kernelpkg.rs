@@ -1,6 +1,6 @@
 //! `kernelpkg.*`: the kernel that runs.
 
-use super::{ExecFunction, query_fn};
+use crate::exec_function::{ExecFunction, query_fn};
 use zagent_host::facts::{LiveSystem, System};
 
 /// The execution functions of `kernelpkg`.

@@ -3,7 +3,7 @@
 use zagent_compiler::functions::FunctionArgs;
 use zagent_config::Value;
 
-use super::{ExecFunction, query_fn};
+use crate::exec_function::{ExecFunction, query_fn};
 
 /// The execution functions of `log`.
 pub(crate) const TABLE: &[ExecFunction] = &[

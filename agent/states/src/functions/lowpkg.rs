@@ -1,6 +1,6 @@
 //! `lowpkg.*`: files of packages, as `pkg.*` tells them, and what a package file says.
 
-use super::{ExecFunction, query_fn};
+use crate::exec_function::{ExecFunction, query_fn};
 use crate::pkg::functions::files;
 
 /// The execution functions of `lowpkg`.

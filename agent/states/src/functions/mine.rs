@@ -1,6 +1,6 @@
 //! `mine.*` that publish: accepted and done with, since there is no mine.
 
-use super::{ExecFunction, change_fn};
+use crate::exec_function::{ExecFunction, change_fn};
 
 /// The execution functions of `mine`.
 pub(crate) const TABLE: &[ExecFunction] = &[

@@ -3,11 +3,6 @@
 //! Law: what a function cannot find out is an error or Salt's own empty result, never a guess. Templates call only
 //! functions that read; those that change something are for states and the command line.
 
-pub(crate) mod account_args;
-pub(crate) mod args;
-pub(crate) mod edit;
-pub(crate) mod lang_pkg;
-
 pub(crate) mod dig;
 pub(crate) mod disk;
 pub(crate) mod dnsutil;
@@ -23,68 +18,15 @@ pub(crate) mod shadow;
 pub(crate) mod ssh;
 pub(crate) mod status;
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use zagent_compiler::functions::FunctionArgs;
 use zagent_compiler::{CallError, FunctionCall};
-use zagent_config::FunctionError;
 use zagent_config::Value;
 
-pub(crate) use self::args::{
-    arg_or_empty, flag_arg, non_empty_arg, optional_text_arg, string_list, text_arg,
-};
-pub(crate) use self::edit::{edit_text_file, fs_error, is_debian};
+use crate::exec_function::{self, ExecFunction};
 use zagent_host::Machine;
-
-/// What a function does.
-pub(crate) type FunctionBody = fn(&Machine, &FunctionArgs<Value>) -> Result<Value, FunctionError>;
-
-/// One function.
-pub struct ExecFunction {
-    pub(crate) name: &'static str,
-    pub(crate) signature: &'static str,
-    /// The program without which there is no such function.
-    pub(crate) needs_program: Option<&'static str>,
-    /// It changes the host.
-    pub(crate) changes_host: bool,
-    pub(crate) body: FunctionBody,
-}
-
-impl ExecFunction {
-    /// False for what only Salt's filters ask of the host.
-    fn is_for_templates(&self) -> bool {
-        !self.name.starts_with("zagent.")
-    }
-}
-
-pub(crate) const fn query_fn(
-    name: &'static str,
-    signature: &'static str,
-    body: FunctionBody,
-) -> ExecFunction {
-    ExecFunction { name, signature, needs_program: None, changes_host: false, body }
-}
-
-/// A function that is there only when its program is.
-pub(crate) const fn query_fn_needing(
-    program: &'static str,
-    name: &'static str,
-    signature: &'static str,
-    body: FunctionBody,
-) -> ExecFunction {
-    ExecFunction { name, signature, needs_program: Some(program), changes_host: false, body }
-}
-
-/// A function that changes the host.
-pub(crate) const fn change_fn(
-    name: &'static str,
-    signature: &'static str,
-    body: FunctionBody,
-) -> ExecFunction {
-    ExecFunction { name, signature, needs_program: None, changes_host: true, body }
-}
 
 /// The tables of execution modules that have no state module; the others stand beside their states.
 const STATELESS: &[&[ExecFunction]] = &[
@@ -161,15 +103,6 @@ pub(crate) fn call_from_template(machine: &Machine, call: &FunctionCall) -> Resu
     call_any(machine, call)
 }
 
-thread_local! {
-    static CALL_COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-/// How often this thread has asked the host so far: whoever renders a template tells by it whether the host was looked at.
-pub(crate) fn call_count() -> u64 {
-    CALL_COUNT.get()
-}
-
 /// True when a function changes the host.
 #[must_use]
 pub fn changes_host(name: &str) -> bool {
@@ -187,7 +120,7 @@ pub fn is_read_only(name: &str) -> bool {
 /// # Errors
 /// Fails when there is no such function here, or it failed.
 pub(crate) fn call_any(machine: &Machine, call: &FunctionCall) -> Result<Value, CallError> {
-    CALL_COUNT.set(CALL_COUNT.get().wrapping_add(1));
+    exec_function::count_call();
     let entry = find_function(&call.function).ok_or(CallError::Unknown)?;
     if entry.needs_program.is_some_and(|p| machine.which(p).is_none()) {
         return Err(CallError::Unknown);

@@ -6,7 +6,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use super::{ExecFunction, flag_arg, optional_text_arg, query_fn};
+use crate::exec_function::{ExecFunction, flag_arg, optional_text_arg, query_fn};
 use zagent_host::Machine;
 use zagent_host::machine::path_error;
 

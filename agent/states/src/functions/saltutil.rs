@@ -2,7 +2,7 @@
 
 use zagent_config::Value;
 
-use super::{ExecFunction, change_fn};
+use crate::exec_function::{ExecFunction, change_fn};
 
 /// The execution functions of `saltutil`.
 pub(crate) const TABLE: &[ExecFunction] = &[

@@ -4,8 +4,8 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use super::account_args::{account_tools, given_text, required_user, true_if_done};
-use super::{ExecFunction, change_fn, query_fn, text_arg};
+use crate::exec_function::account_args::{account_tools, given_text, required_user, true_if_done};
+use crate::exec_function::{ExecFunction, change_fn, query_fn, text_arg};
 use zagent_host::Machine;
 use zagent_host::accounts::account_tools::{parse_day, shadow_day_index};
 use zagent_host::accounts::{find_shadow, password_hash, shadow_info};

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::{ExecFunction, non_empty_arg, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, non_empty_arg, query_fn, text_arg};
 use zagent_host::accounts::ssh_keys;
 use zagent_host::{Machine, Tools};
 

@@ -1,10 +1,9 @@
 //! `status.*`: the clock and the processors.
 
-use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use super::{ExecFunction, optional_text_arg, query_fn};
-use zagent_host::facts::{LiveSystem, System};
+use crate::exec_function::local_time::strftime;
+use crate::exec_function::{ExecFunction, optional_text_arg, query_fn};
 
 /// The execution functions of `status`.
 pub(crate) const TABLE: &[ExecFunction] = &[
@@ -17,12 +16,3 @@ pub(crate) const TABLE: &[ExecFunction] = &[
         ))
     }),
 ];
-
-/// The local time in a format.
-pub(crate) fn strftime(format: &str) -> Result<Value, FunctionError> {
-    let now = jiff::Timestamp::try_from(LiveSystem.now())
-        .map_err(|e| FunctionError::failed(format!("the clock is off: {e}")))?;
-    let local = now.to_zoned(jiff::tz::TimeZone::system());
-    let text = jiff::fmt::strtime::format(format, &local);
-    text.map(Value::from).map_err(|e| FunctionError::failed(format!("the format `{format}` is wrong: {e}")))
-}

@@ -1,7 +1,7 @@
 //! `gem.*`: libraries of Ruby.
 
-use crate::functions::lang_pkg::list_language_packages;
-use crate::functions::{ExecFunction, query_fn};
+use crate::exec_function::{ExecFunction, query_fn};
+use crate::shared::lang_pkg_functions::list_language_packages;
 
 /// The execution functions of `gem`.
 pub(crate) const TABLE: &[ExecFunction] = &[query_fn("gem.list", "prefix? ruby? runas? gem_bin?", |m, a| {

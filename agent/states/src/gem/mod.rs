@@ -4,8 +4,10 @@ pub(crate) mod functions;
 
 use zagent_config::{FunctionError, Value};
 
-use crate::functions::string_list;
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProgram, LangPkgProvider, missing_program};
+use crate::exec_function::string_list;
+use crate::shared::lang_pkg::{
+    InstalledVersions, LangPkgProgram, LangPkgProvider, LangPkgUndo, missing_program,
+};
 use crate::shared::lang_pkg_state::{
     ChangeReport, LangPkgAction, LangPkgFunction, LangPkgRequest, LangPkgState, LangPkgStates,
 };
@@ -171,7 +173,7 @@ pub(crate) const MODULE: StateModule = StateModule {
     name: "gem",
     build,
     functions: functions::TABLE,
-    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    undo: &[&LangPkgUndo(&Gem)],
     description: include_str!("description.txt"),
 };
 

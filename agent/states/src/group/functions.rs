@@ -3,8 +3,8 @@
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use crate::functions::account_args::{account_tools, int_arg, names_arg, true_if_done};
-use crate::functions::{ExecFunction, change_fn, flag_arg, query_fn, text_arg};
+use crate::exec_function::account_args::{account_tools, int_arg, names_arg, true_if_done};
+use crate::exec_function::{ExecFunction, change_fn, flag_arg, query_fn, text_arg};
 use zagent_host::accounts::{find_group, group_info, read_groups};
 
 /// The execution functions of `group`.

@@ -3,7 +3,7 @@
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{
+use crate::exec_function::{
     ExecFunction, arg_or_empty, change_fn, edit_text_file, non_empty_arg, query_fn, string_list, text_arg,
 };
 use crate::host::hosts_file;

@@ -9,7 +9,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{ExecFunction, change_fn, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, text_arg};
 use zagent_host::http_client;
 
 /// The execution functions of `http`.

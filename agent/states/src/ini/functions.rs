@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{
+use crate::exec_function::{
     ExecFunction, arg_or_empty, change_fn, edit_text_file, flag_arg, non_empty_arg, query_fn, text_arg,
 };
 use crate::ini::ini_file::{IniFile, IniFormat, ini_value_text};

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{
+use crate::exec_function::{
     ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, query_fn_needing, string_list, text_arg,
 };
 use crate::iptables::chain::{IptablesChain, iptables_save};

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{ExecFunction, change_fn, flag_arg, fs_error, query_fn, string_list, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, flag_arg, fs_error, query_fn, string_list, text_arg};
 use crate::kmod::kernel_modules;
 use zagent_host::text_file;
 use zagent_host::{Machine, Tools};

@@ -2,7 +2,7 @@
 
 use zagent_config::FunctionError;
 
-use crate::functions::{ExecFunction, change_fn, fs_error, is_debian, query_fn, string_list, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, fs_error, is_debian, query_fn, string_list, text_arg};
 use crate::locale::locale_gen as locale;
 use zagent_host::text_file;
 use zagent_host::{Machine, Tools};

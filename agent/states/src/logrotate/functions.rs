@@ -4,8 +4,8 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
+use crate::exec_function::{ExecFunction, optional_text_arg, query_fn, text_arg};
 use crate::file::functions::read_required;
-use crate::functions::{ExecFunction, optional_text_arg, query_fn, text_arg};
 use crate::logrotate::config as logrotate;
 use zagent_host::Machine;
 

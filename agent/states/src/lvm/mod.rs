@@ -6,10 +6,10 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, Effects, StateCtx, StateError};
 use zagent_host::Tools;
 

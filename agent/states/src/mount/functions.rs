@@ -6,10 +6,10 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::file::functions::changes::create_directory;
-use crate::functions::{
+use crate::exec_function::{
     ExecFunction, change_fn, flag_arg, fs_error, optional_text_arg, query_fn, string_list, text_arg,
 };
+use crate::file::functions::changes::create_directory;
 use crate::mount::mounts;
 use crate::mount::mounts::FstabEntry;
 use zagent_host::command_options::value_text;

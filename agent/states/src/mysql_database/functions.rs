@@ -3,7 +3,7 @@
 use zagent_config::{Map, Value};
 
 use crate::databases::mysql::{self, quote_ident};
-use crate::functions::{ExecFunction, string_list};
+use crate::exec_function::{ExecFunction, string_list};
 use crate::shared::mysql_functions::{change_fn, execute_statement, mysql_signature, query_fn, with_client};
 
 pub(crate) const TABLE: &[ExecFunction] = &[

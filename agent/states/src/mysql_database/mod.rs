@@ -6,11 +6,11 @@ use zagent_config::{Map, Value};
 
 use crate::databases::mysql::{MysqlClient, database_sql, quote_ident, quote_literal};
 use crate::named_args::{NamedArgs, with_map_args};
-use crate::registry::StateModule;
 use crate::shared::mysql::{MYSQL_LOGIN, run_statement};
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 
 const DATABASE_DROPPED: &str = "a database that was dropped cannot come back";

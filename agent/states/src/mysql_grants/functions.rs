@@ -1,7 +1,7 @@
 //! `mysql.grant_*`: arguments as Salt names them in, what the accounts of the server may do out.
 
 use crate::databases::mysql_grant::{self, MysqlGrant};
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::mysql_functions::{
     change_fn, execute_statement, mysql_signature, query_fn, with_account, with_client,
 };

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::Value;
 
 use crate::databases::mysql;
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::mysql_functions::{MysqlResult, change_fn, mysql_signature, query_fn, with_client};
 use zagent_host::Machine;
 

@@ -8,10 +8,10 @@ use zagent_config::Value;
 
 use crate::databases::mysql::{self, MysqlClient};
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::mysql::MYSQL_LOGIN;
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::store_plan::{RunsAlways, StoreFunction, StoreModule};
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 use zagent_host::fs::FileMeta;
 

@@ -3,7 +3,7 @@
 use zagent_config::{Map, Value};
 
 use crate::databases::mysql::{self, account, quote_literal};
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::mysql_functions::{
     change_fn, execute_statement, mysql_signature, query_fn, with_account, with_client,
 };

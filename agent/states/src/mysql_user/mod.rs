@@ -7,11 +7,11 @@ use zagent_config::Value;
 use crate::databases::mysql::{self, MysqlClient, account};
 use crate::databases::mysql_grant;
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::mysql::{MYSQL_LOGIN, run_statement, user_and_host};
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 
 /// The module `mysql_user`.

@@ -1,6 +1,6 @@
 //! `nftables.*`: tables and rules, by `nft`.
 
-use crate::functions::{ExecFunction, query_fn_needing, string_list};
+use crate::exec_function::{ExecFunction, query_fn_needing, string_list};
 use zagent_host::Tools;
 
 /// The execution functions of `nftables`.

@@ -1,7 +1,7 @@
 //! `npm.*`: libraries of Node.js.
 
-use crate::functions::lang_pkg::list_language_packages;
-use crate::functions::{ExecFunction, query_fn};
+use crate::exec_function::{ExecFunction, query_fn};
+use crate::shared::lang_pkg_functions::list_language_packages;
 
 /// The execution functions of `npm`.
 pub(crate) const TABLE: &[ExecFunction] = &[query_fn("npm.list", "pkg? dir? runas? env? depth?", |m, a| {

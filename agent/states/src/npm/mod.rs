@@ -7,7 +7,9 @@ use std::path::Path;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProgram, LangPkgProvider, missing_program};
+use crate::shared::lang_pkg::{
+    InstalledVersions, LangPkgProgram, LangPkgProvider, LangPkgUndo, missing_program,
+};
 use crate::shared::lang_pkg_state::{
     ChangeReport, LangPkgAction, LangPkgFunction, LangPkgRequest, LangPkgState, LangPkgStates,
 };
@@ -156,7 +158,7 @@ pub(crate) const MODULE: StateModule = StateModule {
     name: "npm",
     build,
     functions: functions::TABLE,
-    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    undo: &[&LangPkgUndo(&Npm)],
     description: include_str!("description.txt"),
 };
 

@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zagent_config::{Map, Value};
 
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 use zagent_host::Tools;
 use zagent_host::temp_file::PrivateTempFile;

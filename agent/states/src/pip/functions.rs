@@ -4,8 +4,8 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::lang_pkg::{language_packages, list_language_packages};
-use crate::functions::{ExecFunction, change_fn, flag_arg, query_fn, string_list};
+use crate::exec_function::{ExecFunction, change_fn, flag_arg, query_fn, string_list};
+use crate::shared::lang_pkg_functions::{language_packages, list_language_packages};
 use zagent_host::command_options::value_text;
 use zagent_host::{Machine, Tools};
 

@@ -14,7 +14,7 @@ pub(crate) use self::program::Pip;
 use self::program::parse_list;
 use crate::file::sources;
 use crate::file::sources::ContentLocation;
-use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider};
+use crate::shared::lang_pkg::{InstalledVersions, LangPkgProvider, LangPkgUndo};
 use crate::shared::pep440::{PipRequirement, normalize_name};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
@@ -30,7 +30,7 @@ pub(crate) const MODULE: StateModule = StateModule {
     name: "pip",
     build,
     functions: functions::TABLE,
-    undo: &[crate::shared::lang_pkg::UNDOABLE],
+    undo: &[&LangPkgUndo(&Pip)],
     description: include_str!("description.txt"),
 };
 

@@ -10,7 +10,6 @@ pub mod held;
 pub mod installed;
 pub mod latest;
 pub mod removed;
-pub(crate) mod run_cache;
 pub mod sources;
 pub mod undo;
 pub mod verify;
@@ -20,8 +19,6 @@ use zagent_config::Map;
 use super::{
     ApplyResult, BuildResult, ChunkArgs, Effects, State, StateCtx, StateError, StateModule, Verdict,
 };
-
-pub(crate) use run_cache::PkgRunCache;
 
 /// What a look at packages depends on. Files and jobs are in it as a mark: only a command hides all of them at once, and what
 /// package states and repositories hide is known to the states after them.

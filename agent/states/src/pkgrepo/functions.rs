@@ -10,7 +10,7 @@ use zagent_config::{Map, Value};
 use super::apt::AptSources;
 use super::repo_file::{self, RepoFiles};
 use super::{RepoFormat, RepoPlan, plan_change};
-use crate::functions::{ExecFunction, change_fn, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, query_fn, text_arg};
 use crate::{ChunkArgs, StateError};
 use zagent_host::fs::{FileMeta, FileSystem};
 use zagent_host::{Machine, Tools, packages};

@@ -3,7 +3,7 @@
 use zagent_config::{FunctionError, Value};
 
 use crate::databases::postgres_objects;
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::postgres_functions::{
     change_fn, has_named, list_query, postgres_signature, query_fn, run_sql, with_client,
 };

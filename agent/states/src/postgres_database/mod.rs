@@ -8,11 +8,11 @@ use crate::databases::postgres_objects as pg;
 use crate::databases::postgres_objects::find_by_name;
 use crate::databases::psql::{PsqlClient, quote_ident};
 use crate::named_args::{NamedArgs, with_map_args};
-use crate::registry::StateModule;
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::postgres::{POSTGRES_LOGIN, plan_removal, run_statement};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError, Undoable};
 
 const DATABASE_DROPPED: &str = "a database that was dropped cannot come back";

@@ -1,7 +1,7 @@
 //! `postgres.*_extension*`: arguments as Salt names them in, what the server says out.
 
 use crate::databases::postgres_objects;
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::postgres_functions::{
     change_fn, has_named, list_query, postgres_signature, query_fn, run_sql, with_client,
 };

@@ -1,6 +1,6 @@
 //! `postgres.group_*`: arguments as Salt names them in, what the server says out.
 
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::postgres_functions::{
     change_fn, create_role, drop_role, postgres_signature, role_signature, update_role,
 };

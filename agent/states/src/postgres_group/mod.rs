@@ -2,9 +2,9 @@
 
 pub(crate) mod functions;
 
-use crate::registry::StateModule;
 use crate::shared::postgres::{POSTGRES_LOGIN, POSTGRES_ROLE_UNDO, role_absent, role_present};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs};
 
 /// The module `postgres_group`.

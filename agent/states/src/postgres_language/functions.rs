@@ -3,7 +3,7 @@
 use zagent_config::Map;
 
 use crate::databases::postgres_objects;
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::postgres_functions::{has_named, postgres_signature, query_fn, with_client};
 
 pub(crate) const TABLE: &[ExecFunction] = &[

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::Value;
 
 use crate::databases::postgres_privileges::PrivilegeRequest;
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::postgres_functions::{
     PostgresResult, change_fn, execute_statement, postgres_signature, query_fn, with_client,
 };

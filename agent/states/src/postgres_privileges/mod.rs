@@ -7,11 +7,11 @@ use zagent_config::Map;
 use crate::databases::postgres_privileges::PrivilegeRequest;
 use crate::databases::psql::PsqlClient;
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::postgres::{POSTGRES_LOGIN, run_statement, undo_key};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
 use crate::shared::store_undo::StoreUndo;
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 
 /// The module `postgres_privileges`.

@@ -5,7 +5,7 @@ use zagent_config::{Map, Value};
 
 use crate::databases::postgres_objects;
 use crate::databases::psql::{PsqlClient, quote_ident};
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::named_args;
 use crate::shared::postgres_functions::{PostgresResult, change_fn, execute_statement, query_fn};
 use zagent_host::{Machine, Tools};

@@ -5,10 +5,10 @@ pub(crate) mod functions;
 use crate::databases::postgres_objects as pg;
 use crate::databases::psql::{PsqlClient, quote_ident};
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::planned_state::{PlannedChange, StatePlan, single_change};
 use crate::shared::postgres::{POSTGRES_LOGIN, POSTGRES_OBJECT_UNDO, plan_removal, run_statement, undo_key};
 use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError};
 
 /// The module `postgres_schema`.

@@ -2,7 +2,7 @@
 
 use crate::databases::postgres_objects;
 use crate::databases::psql::quote_ident;
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::postgres_functions::{
     change_fn, has_named, list_query, postgres_signature, query_fn, run_sql,
 };

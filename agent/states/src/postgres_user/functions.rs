@@ -3,7 +3,7 @@
 use zagent_config::Value;
 
 use crate::databases::postgres_role;
-use crate::functions::ExecFunction;
+use crate::exec_function::ExecFunction;
 use crate::shared::postgres_functions::{
     change_fn, create_role, drop_role, postgres_signature, query_fn, role_signature, update_role, with_client,
 };

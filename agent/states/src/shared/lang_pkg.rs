@@ -10,9 +10,6 @@ use zagent_config::mask::redact_logins;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use crate::gem::Gem;
-use crate::npm::Npm;
-use crate::pip::Pip;
 use crate::{ChunkArgs, StateCtx, StateError, Undoable};
 use zagent_host::command_options::{RunAsUser, value_text};
 use zagent_host::{CommandOutput, Machine, Tools};
@@ -69,9 +66,6 @@ pub(crate) trait LangPkgProgram: std::fmt::Debug + Sync {
     /// The versions of a library as its `list` function returns them.
     fn version_value(&self, versions: Vec<String>) -> Value;
 }
-
-/// All of them.
-const PROGRAMS: [&dyn LangPkgProgram; 3] = [&Pip, &Gem, &Npm];
 
 /// The error of a program that is missing.
 pub(crate) fn missing_program(name: &str) -> FunctionError {
@@ -188,10 +182,9 @@ impl LangPkgProvider {
             .collect()
     }
 
-    fn from_key(key: &Value) -> Option<(Self, String)> {
+    fn from_key(program: &'static dyn LangPkgProgram, key: &Value) -> Option<(Self, String)> {
         let list = key.as_list()?;
         let text = |n: usize| list.get(n).and_then(Value::as_str).map(str::to_owned);
-        let program = PROGRAMS.into_iter().find(|p| text(0).as_deref() == Some(p.name()))?;
         Some((Self { location: text(1), user: text(2), ..Self::new(program) }, text(3)?))
     }
 
@@ -207,33 +200,35 @@ impl LangPkgProvider {
     ) -> Result<T, StateError> {
         match names.split_first() {
             Some((first, rest)) => {
-                ctx.with_undo(&LANG_PKG_UNDO, self.undo_key(first), || self.change_packages(ctx, rest, act))
+                let undo = LangPkgUndo(self.program);
+                ctx.with_undo(&undo, self.undo_key(first), || self.change_packages(ctx, rest, act))
             }
             None => act(),
         }
     }
 }
 
-/// A library.
-pub(crate) struct LangPkgUndo;
-
-const LANG_PKG_UNDO: LangPkgUndo = LangPkgUndo;
-/// The same, for those who put things back.
-pub(crate) const UNDOABLE: &dyn Undoable = &LANG_PKG_UNDO;
+/// A library of one program.
+pub(crate) struct LangPkgUndo(pub(crate) &'static dyn LangPkgProgram);
 
 impl Undoable for LangPkgUndo {
     fn kind(&self) -> &'static str {
         "library"
     }
 
+    fn handles(&self, key: &Value) -> bool {
+        let program = key.as_list().and_then(|list| list.first()).and_then(Value::as_str);
+        program == Some(self.0.name())
+    }
+
     fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
-        let Some((provider, name)) = LangPkgProvider::from_key(key) else { return Ok(Value::Null) };
+        let Some((provider, name)) = LangPkgProvider::from_key(self.0, key) else { return Ok(Value::Null) };
         let found = provider.list(&ctx.tools())?.remove(&name);
         Ok(found.map_or(Value::Null, |all| all.into_iter().map(Value::from).collect()))
     }
 
     fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
-        let Some((mut provider, name)) = LangPkgProvider::from_key(key) else { return Ok(()) };
+        let Some((mut provider, name)) = LangPkgProvider::from_key(self.0, key) else { return Ok(()) };
         let program = provider.program;
         provider.env.extend(program.undo_env().iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
         let (tools, is_global) = (ctx.tools(), provider.location.is_none());

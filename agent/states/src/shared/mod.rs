@@ -7,6 +7,7 @@ pub(crate) mod command_plan;
 pub(crate) mod docker;
 pub(crate) mod docker_functions;
 pub(crate) mod lang_pkg;
+pub(crate) mod lang_pkg_functions;
 pub(crate) mod lang_pkg_state;
 pub(crate) mod mysql;
 pub(crate) mod mysql_functions;

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::{FunctionError, Value};
 
 use crate::databases::mysql::MysqlClient;
-use crate::functions::{ExecFunction, FunctionBody};
+use crate::exec_function::{ExecFunction, FunctionBody};
 use crate::named_args::{self, NamedArgs};
 use zagent_host::{Machine, Tools};
 

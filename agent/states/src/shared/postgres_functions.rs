@@ -5,7 +5,7 @@ use zagent_config::{FunctionError, Value};
 
 use crate::databases::psql::{PsqlClient, quote_ident};
 use crate::databases::{postgres_objects, postgres_role};
-use crate::functions::{ExecFunction, FunctionBody};
+use crate::exec_function::{ExecFunction, FunctionBody};
 use crate::named_args::{self, NamedArgs};
 use zagent_host::{Machine, Tools};
 

@@ -1,9 +1,9 @@
 //! States of the module `stateconf`, which do nothing: they only speak to a renderer.
 
 use crate::named_args::NamedArgs;
-use crate::registry::StateModule;
 use crate::shared::planned_state::StatePlan;
 use crate::shared::store_plan::{StoreFunction, StoreModule};
+use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, Effects, StateCtx, StateError};
 
 /// The module `stateconf`.

@@ -4,7 +4,7 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use crate::functions::{ExecFunction, change_fn, fs_error, optional_text_arg, query_fn, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, fs_error, optional_text_arg, query_fn, text_arg};
 use crate::sysctl::parameters as sysctl;
 use zagent_host::command_options::value_text;
 use zagent_host::text_file;

@@ -8,7 +8,7 @@ use zagent_config::Value;
 use zagent_config::error_chain;
 use zagent_config::paths::{DEFAULT_ROOT, Paths};
 
-use crate::functions::{ExecFunction, change_fn};
+use crate::exec_function::{ExecFunction, change_fn};
 use zagent_host::command_options::value_text;
 use zagent_host::reboot;
 use zagent_host::{Machine, Tools};

@@ -4,8 +4,8 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use crate::functions::status::strftime;
-use crate::functions::{ExecFunction, change_fn, fs_error, is_debian, query_fn, text_arg};
+use crate::exec_function::local_time::strftime;
+use crate::exec_function::{ExecFunction, change_fn, fs_error, is_debian, query_fn, text_arg};
 use crate::timezone::zoneinfo as timezone;
 use zagent_host::Machine;
 

@@ -4,10 +4,10 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::Value;
 
-use crate::functions::account_args::{
+use crate::exec_function::account_args::{
     account_tools, given_text, int_arg, names_arg, required_user, true_if_done,
 };
-use crate::functions::{ExecFunction, change_fn, flag_arg, query_fn, string_list, text_arg};
+use crate::exec_function::{ExecFunction, change_fn, flag_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
 use zagent_host::accounts::account_tools::NewUser;
 use zagent_host::accounts::{GECOS_FIELDS, find_user, group_name, groups_of_user, read_passwd, user_info};

@@ -5,8 +5,8 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
+use crate::exec_function::{ExecFunction, query_fn_needing, text_arg};
 use crate::file::functions as file;
-use crate::functions::{ExecFunction, query_fn_needing, text_arg};
 use crate::x509::openssl;
 use crate::x509::openssl::OpenSsl;
 use zagent_host::{Machine, Tools};

@@ -5,7 +5,7 @@ use zagent_config::{Map, Value};
 
 use super::networks::{ContainerNetwork, container_networks};
 use super::{OPTIONS, OptionShape, command_words, env_variables, find_declared, option_values};
-use crate::functions::string_list;
+use crate::exec_function::string_list;
 use crate::named_args::NamedArgs;
 use crate::shared::docker::variable_name;
 use zagent_host::command_options::value_text;

@@ -9,7 +9,7 @@ use zagent_config::FunctionError;
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
-use crate::functions::{flag_arg, fs_error, optional_text_arg, text_arg};
+use crate::exec_function::{flag_arg, fs_error, optional_text_arg, text_arg};
 use rustix::fs::OFlags;
 use zagent_host::Machine;
 use zagent_host::disk::Disk;

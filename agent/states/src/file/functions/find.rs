@@ -9,8 +9,8 @@ use zagent_config::glob::Glob;
 use zagent_config::py_regex::PyRegex;
 use zagent_config::{Map, Value};
 
+use crate::exec_function::{optional_text_arg, text_arg};
 use crate::file::functions as file;
-use crate::functions::{optional_text_arg, text_arg};
 use zagent_host::Machine;
 
 /// The most paths that one search gives.

@@ -5,7 +5,7 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::read_database;
-use crate::functions::{flag_arg, optional_text_arg, string_list, text_arg};
+use crate::exec_function::{flag_arg, optional_text_arg, string_list, text_arg};
 use zagent_host::command_options::value_text;
 use zagent_host::packages;
 use zagent_host::packages::{PkgAction, PkgActionOptions, PkgDb, PkgRunner, PkgTarget};

@@ -5,7 +5,7 @@ use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{names_arg, single_or_map};
-use crate::functions::{string_list, text_arg};
+use crate::exec_function::{string_list, text_arg};
 use zagent_host::packages;
 use zagent_host::{Machine, Tools};
 

@@ -8,7 +8,7 @@ use zagent_config::FunctionError;
 use zagent_config::glob::Glob;
 use zagent_config::{Map, Value};
 
-use crate::functions::{
+use crate::exec_function::{
     ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, string_list, text_arg,
 };
 use zagent_host::packages;

@@ -4,8 +4,8 @@ use zagent_compiler::functions::FunctionArgs;
 use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::optional_text_arg;
-use crate::shared::lang_pkg::{LangPkgProgram, LangPkgProvider};
+use super::lang_pkg::{LangPkgProgram, LangPkgProvider};
+use crate::exec_function::optional_text_arg;
 use zagent_host::{Machine, Tools};
 
 /// Where the libraries are that a call is about.
