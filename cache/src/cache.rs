@@ -1,7 +1,7 @@
 //! The cache of one node: the published generations, the current one, and the operations on them.
 //!
-//! Law: `current` points to a complete generation or does not exist; it changes in one rename; every change holds the
-//! cache lock.
+//! Law: `current` points to a complete generation or does not exist; it changes in one rename; every change holds
+//! the cache lock (held by `a_reader_never_sees_a_missing_or_mixed_tree`, `one_at_a_time`).
 
 use std::fs;
 use std::io;

@@ -1,7 +1,8 @@
 //! A revision in, its files out: names at once, content on request.
 //!
 //! Law: every name is checked, every symlink is resolved inside the tree, and content is returned only if its hash
-//! matches the id in the commit. This holds for the commit, for directories and for files.
+//! matches the id in the commit. This holds for the commit, for directories and for files (held by
+//! `hostile_trees_are_refused_completely`, `a_damaged_object_is_refused`).
 
 use std::collections::BTreeMap;
 use std::io;

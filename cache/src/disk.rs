@@ -1,8 +1,8 @@
 //! Every disk operation of the cache.
 //!
-//! Law: directories are 0700 and files 0600 or 0700, every error has a path, and everything that must survive a power
-//! failure is synced before it gets its name. Each operation passes a named point where a test can make it fail or
-//! crash.
+//! Law: directories are 0700 and files 0600 or 0700, every error has a path, and everything that must survive a
+//! power failure is synced before it gets its name. Each operation passes a named point where a test can make it
+//! fail or crash (held by `everything_is_readable_only_by_root`, `every_write_may_fail`).
 
 #![expect(clippy::disallowed_methods, reason = "owns the renames of the cache")]
 

@@ -1,7 +1,7 @@
 //! A published tree: complete, never changed, and identified by a name that contains the digest of its record.
 //!
 //! Law: a generation is opened by its name once, and then read through its own path, never through `current`: a run
-//! sees one tree from start to end.
+//! sees one tree from start to end (held by `a_reader_never_sees_a_missing_or_mixed_tree`).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! A generation on disk in, a verdict out: is it still what was published?
 //!
-//! Law: everything is checked. The quick check reads only files whose metadata changed; changed files are hashed, and a
-//! full check hashes every file. An extra or a missing file fails the check like a modified one.
+//! Law: everything is checked. The quick check reads only files whose metadata changed; changed files are hashed,
+//! and a full check hashes every file. An extra or a missing file fails the check like a modified one (held by
+//! `every_modification_is_detected`, `an_unmodified_copy_is_accepted`).
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};

@@ -1,8 +1,9 @@
 //! A Git repository in, the files of one commit out, verified and published so that nothing incomplete is ever visible.
 //!
 //! Law: nothing is checked out. Objects are read, names are checked before they are used, and a tree with a hostile
-//! name or a symlink that leaves it is refused as a whole. Trust levels are types: [`SignedCommit`], [`JudgedCommit`],
-//! [`StagedRevision`], [`VerifiedTree`], [`Generation`]; each is created only from the one before.
+//! name or a symlink that leaves it is refused as a whole. Trust levels are types: [`SignedCommit`],
+//! [`JudgedCommit`], [`StagedRevision`], [`VerifiedTree`], [`Generation`]; each is created only from the one before
+//! (held by `no_hostile_tree_is_published`, `StagedRevision`, `VerifiedTree`, `Generation`).
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 

@@ -1,6 +1,7 @@
 //! The cache lock: one process at a time changes the cache, and the others learn which process holds the lock.
 //!
-//! Law: held from the first staged byte until `current` changes, and released by the kernel when the holder dies.
+//! Law: held from the first staged byte until `current` changes, and released by the kernel when the holder dies
+//! (held by `the_holder_is_named`, `one_at_a_time`).
 
 #![expect(clippy::disallowed_methods, reason = "waits for the lock of the cache until a deadline")]
 

@@ -1,7 +1,8 @@
 //! The repository for fetched objects; a commit in, its bytes and its tree out.
 //!
-//! Law: it is disposable. Every object is hashed when it is read, nothing in it is trusted, and a new store replaces it
-//! completely or not at all.
+//! Law: it is disposable. Every object is hashed when it is read, nothing in it is trusted, and a new store
+//! replaces it completely or not at all (held by `a_damaged_or_locked_store_is_repaired`,
+//! `changed_packs_are_never_accepted`).
 
 #![expect(clippy::disallowed_methods, reason = "replaces the store as a whole and retries a locked one")]
 

@@ -1,7 +1,7 @@
 //! A name from a tree in, a verdict out.
 //!
-//! Law: names come from anyone who can push; a name that could leave a directory, imitate Git's own files or mislead a
-//! terminal is refused.
+//! Law: names come from anyone who can push; a name that could leave a directory, imitate Git's own files or
+//! mislead a terminal is refused (held by `hostile_names_are_refused`).
 
 use crate::RepositoryError;
 

@@ -1,6 +1,7 @@
 //! Many generations in, few out.
 //!
-//! Law: the current generation, the one before it, the newest few and every generation that a run reads are kept.
+//! Law: the current generation, the one before it, the newest few and every generation that a run reads are kept
+//! (held by `pruning_keeps_every_needed_generation`).
 
 use std::fs::File;
 

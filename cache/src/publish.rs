@@ -1,8 +1,9 @@
 //! A verified tree in, the current generation out.
 //!
-//! Law: a tree without a record is no generation. The files are on disk before the replay protection record changes,
-//! that record before the tree gets its own, and the tree's record before `current` points to it. After a crash,
-//! `current` points to the old tree or to the new one.
+//! Law: a tree without a record is no generation. The files are on disk before the replay protection record
+//! changes, that record before the tree gets its own, and the tree's record before `current` points to it. After a
+//! crash, `current` points to the old tree or to the new one (held by
+//! `a_crash_at_any_point_leaves_the_old_or_the_new_generation`).
 
 use crate::generation::{self, RECORD};
 use crate::{CacheError, Generation, VerifiedTree, disk};

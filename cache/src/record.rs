@@ -1,7 +1,8 @@
 //! The record of a generation: where it came from, who signed it, and all its files.
 //!
-//! Law: written once, beside the tree, before the generation gets its name; the name contains the digest of the record,
-//! so an edited record no longer matches its generation.
+//! Law: written once, beside the tree, before the generation gets its name; the name contains the digest of the
+//! record, so an edited record no longer matches its generation (held by
+//! `an_edited_record_does_not_match_its_generation`).
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;

@@ -1,6 +1,6 @@
 //! Why a revision is refused, and why a cache operation failed.
 //!
-//! Law: one variant per cause; each names what it is about and, if possible, how to fix it. A refusal is a verdict on
+//! One variant per cause; each names what it is about and, if possible, how to fix it. A refusal is a verdict on
 //! data from outside; a [`CacheError`] is a local problem of the node.
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The state after a crash in, a consistent cache out.
 //!
-//! Law: a complete current generation is never touched. Everything that is removed was either never published or is not
-//! a generation.
+//! Law: a complete current generation is never touched. Everything that is removed was either never published or is
+//! not a generation (held by `leftovers_of_a_crash_are_repaired`).
 
 use crate::generation::RECORD;
 use crate::{Cache, CacheError, CheckDepth, Generation, disk};

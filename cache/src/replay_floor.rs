@@ -1,7 +1,8 @@
 //! Replay protection: the record of what was accepted before; nothing older is accepted.
 //!
-//! Law: stored in two places, each with a checksum; the newer one wins and repairs the other; both are on disk before
-//! `current` moves. Losing the cache, or one of the two records, does not allow a downgrade.
+//! Law: stored in two places, each with a checksum; the newer one wins and repairs the other; both are on disk
+//! before `current` moves. Losing the cache, or one of the two records, does not allow a downgrade (held by
+//! `a_superseded_commit_is_refused`, `an_older_replay_protection_record_is_ignored`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! A commit or a directory in, a staged tree out: written by zagent, hashed while it is written, not trusted yet.
 //!
-//! Law: every file of the cache is staged here, and both sources follow the same rules. A directory is created before
-//! its entries and symlinks are created last, so nothing is ever written through a symlink. A dropped tree leaves
-//! nothing behind.
+//! Law: every file of the cache is staged here, and both sources follow the same rules. A directory is created
+//! before its entries and symlinks are created last, so nothing is ever written through a symlink. A dropped tree
+//! leaves nothing behind (held by `no_hostile_tree_is_published`, `no_hostile_directory_is_published`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -2,7 +2,8 @@
 //!
 //! Law: each name appears once, counts and depths are limited, and every symlink ends inside the tree. Symlinks are
 //! followed as the kernel does it, component by component: a symlink with a harmless text may still leave the tree
-//! through another symlink. The work is limited too, so that a few entries cannot stand for a million.
+//! through another symlink. The work is limited too, so that a few entries cannot stand for a million (held by
+//! `links_end_where_the_kernel_ends`, `a_few_links_cannot_expand_to_a_million_files`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,8 +1,9 @@
 //! A staged tree and a proof in, a verified tree out, or why it is refused.
 //!
 //! Law: the only way to a [`VerifiedTree`]. Signatures are checked before any signed content is read; then the
-//! manifest; then whether the history moved forward. The replay protection record stores what was accepted; publishing
-//! writes it before `current` changes.
+//! manifest; then whether the history moved forward. The replay protection record stores what was accepted;
+//! publishing writes it before `current` changes (held by `VerifiedTree`,
+//! `anything_but_one_good_signature_is_refused`, `rewritten_history_is_refused`).
 
 mod signatures;
 

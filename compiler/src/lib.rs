@@ -1,7 +1,8 @@
 //! A state tree in, a plan out: select, render, merge, lower, link.
 //!
-//! Law: pure. No clock, no network, no process, no write (held by `clippy.toml` and `tests/laws.rs`); the host is
-//! accessed through [`TemplateHost`], files are read through [`FileTree`]. Every stage has a printable value.
+//! Law: pure. No clock, no network, no process, no write; the host is accessed through [`TemplateHost`], files are
+//! read through [`FileTree`]. Every stage has a printable value (held by `clippy.toml`,
+//! `pure_modules_do_not_touch_the_machine`).
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 

@@ -1,6 +1,6 @@
 //! Pillar trees in, one mapping out: top files, includes with keys and defaults, merge strategies, external pillars.
 //!
-//! Law: what Salt puts into `_errors` is collected, not returned as an error: the caller decides whether to stop.
+//! What Salt puts into `_errors` is collected, not returned as an error: the caller decides whether to stop.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! A plan to bytes and back, for the plan cache.
 //!
-//! Law: a plan that was read back runs as the one that was written. Source positions are not stored.
+//! Law: a plan that was read back runs as the one that was written. Source positions are not stored (held by
+//! `a_written_plan_is_read_back`).
 
 use std::sync::Arc;
 

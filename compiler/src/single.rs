@@ -1,6 +1,6 @@
 //! Chunks from the command line in, a plan out; and parts of a plan.
 //!
-//! Law: such a chunk is checked like one from a file, and its diagnostics name no file.
+//! Such a chunk is checked like one from a file, and its diagnostics name no file.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Strict checks: unknown state functions and parameters, and values that no state can use, are errors before
 //! anything runs.
 //!
-//! Law: the parameters of a function are looked up once for all its states.
+//! Law: the parameters of a function are looked up once for all its states (held by
+//! `a_function_is_looked_up_once`).
 
 use std::collections::{HashMap, HashSet};
 

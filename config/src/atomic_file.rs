@@ -1,8 +1,10 @@
 //! Bytes and a path in, a file with exactly these bytes out, or the old one.
 //!
-//! Law: a reader sees the old content or the new one, also after a crash. The bytes are written to a file beside, synced,
-//! and renamed; then the directory is synced. The states have a way of their own for files of a host
-//! (`zagent_host::fs::atomic_write`): those keep owner and attributes, are noted for undo, and are reached by descriptor.
+//! Law: a reader sees the old content or the new one, also after a crash. The bytes are written to a file beside,
+//! synced, and renamed; then the directory is synced. The states have a way of their own for files of a host
+//! (`zagent_host::fs::atomic_write`): those keep owner and attributes, are noted for undo, and are reached by
+//! descriptor (held by `the_file_is_whole_and_has_its_mode`, `a_failure_keeps_the_old_file_and_leaves_nothing`,
+//! `a_leftover_of_a_crash_is_replaced`).
 
 #![expect(clippy::disallowed_methods, reason = "the owner of durable file writes")]
 

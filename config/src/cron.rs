@@ -1,8 +1,10 @@
 //! A cron expression (`0 3 * * mon-fri`, `@daily`) in, the next minute it matches out.
 //!
-//! Law: a [`CronSchedule`] always has a next time, and the search for it ends. When a clock change skips an hour, the run
-//! starts once, at the first minute after the gap; when it repeats an hour, the run starts once. A schedule that runs every
-//! hour follows elapsed time instead: no run is made up for, and a repeated hour counts as a normal hour.
+//! Law: a [`CronSchedule`] always has a next time, and the search for it ends. When a clock change skips an hour,
+//! the run starts once, at the first minute after the gap; when it repeats an hour, the run starts once. A schedule
+//! that runs every hour follows elapsed time instead: no run is made up for, and a repeated hour counts as a normal
+//! hour (held by `a_skipped_hour_runs_once_after_it`, `a_repeated_hour_runs_once_unless_every_hour_does`,
+//! `it_agrees_with_a_walk_over_the_minutes`).
 
 mod field;
 

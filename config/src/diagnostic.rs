@@ -1,7 +1,8 @@
 //! A diagnostic: what is wrong in a file that a user wrote, where, how it was reached, and how to fix it.
 //!
 //! Law: every code has an explanation (`zagent explain ZA0107`). Secrets are masked when a diagnostic leaves the
-//! compiler ([`crate::mask`]).
+//! compiler ([`crate::mask`]) (held by `every_code_of_the_compiler_has_a_case`,
+//! `a_line_shows_its_structure_and_not_its_value`).
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
 //! Shell patterns as Python's `fnmatch.fnmatchcase` reads them: `*`, `?`, `[a-z]`, `[!a-z]`; case-sensitive.
 //!
-//! Law: matching never takes more than pattern × text steps, for any pattern.
+//! Law: matching never takes more than pattern × text steps, for any pattern (held by
+//! `a_hostile_pattern_terminates`).
 
 /// One piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Small state files that must not be lost: requests of an operator, and records of bad revisions.
 //!
-//! Law: after a crash, a file has the old or the new content; two writers run one after the other; no other user can
-//! read it (0600 in a directory with 0700), and a file over the size limit is not read.
+//! Law: after a crash, a file has the old or the new content; two writers run one after the other; no other user
+//! can read it (0600 in a directory with 0700), and a file over the size limit is not read (held by
+//! `leftovers_of_a_crash_are_replaced_and_damage_is_reported`, `no_change_is_lost`,
+//! `written_read_changed_and_removed`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,7 +1,7 @@
 //! Every path the agent uses, from two directories: `root` holds what the agent writes, the configuration directory
 //! what users write.
 //!
-//! Law: the agent's directories are named only here (held by `tests/laws.rs`).
+//! Law: the agent's directories are named only here (held by `the_directories_of_the_agent_are_named_once`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! Regular expressions as Python's `re` reads them, on an engine with bounded cost.
 //!
-//! Law: a pattern costs a bounded number of steps. Syntax that differs between the two dialects is
-//! translated; syntax that only Python has is rejected with an error.
+//! Law: a pattern costs a bounded number of steps. Syntax that differs between the two dialects is translated;
+//! syntax that only Python has is rejected with an error (held by `matches_as_python_does`,
+//! `a_hostile_pattern_terminates`).
 
 use fancy_regex::{Regex, RegexBuilder};
 

@@ -1,6 +1,6 @@
 //! Compile job in, plan out: from the plan cache when no input changed, otherwise compiled.
 //!
-//! Law: a plan with secrets is never written to disk.
+//! A plan with secrets is never written to disk.
 
 #![expect(clippy::disallowed_methods, reason = "a plan is saved with the time of its compile")]
 

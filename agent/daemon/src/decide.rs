@@ -1,8 +1,9 @@
 //! Offers of the remotes and orders for the node in, revision that it should run out.
 //!
-//! Law: pure (held by `tests/laws.rs`). A pin takes precedence over a rollout, a rollout over a branch, a testing
-//! branch over the followed branch as long as it is based on it; a quarantined or recently refused revision is not
-//! accepted.
+//! Law: pure. A pin takes precedence over a rollout, a rollout over a branch, a testing branch over the followed
+//! branch as long as it is based on it; a quarantined or recently refused revision is not accepted (held by
+//! `pure_modules_do_not_touch_the_machine`, `a_head_is_accepted_unless_there_is_a_reason_not_to`,
+//! `a_rollout_overrides_branches_and_a_pin_overrides_a_rollout`).
 //!
 //! A revision from a rollout is checked like a head: it must descend from the last accepted revision of the
 //! followed branch, unless the order says `anyway`. A rollback after a failure is different: the previous

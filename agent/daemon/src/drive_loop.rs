@@ -1,6 +1,6 @@
 //! Rollouts in, steps of each when it is due out: the loop of every driver, in the daemon and in the foreground.
 //!
-//! Law: a rollout whose board does not answer is left alone for a while, longer each time, and is not given up.
+//! A rollout whose board does not answer is left alone for a while, longer each time, and is not given up.
 
 #![expect(clippy::disallowed_methods, reason = "the loop waits by the clock")]
 

@@ -1,7 +1,8 @@
 //! Poll and decision of the daemon in, the same for the turn that it starts out.
 //!
 //! Law: a hand-over saves a poll and a decision, and never a check: the revision is still fetched, verified and
-//! compiled. One that is old, or does not fit what the turn knows, is ignored, and the turn polls.
+//! compiled. One that is old, or does not fit what the turn knows, is ignored, and the turn polls (held by
+//! `what_was_decided_is_taken_while_nothing_changed`, `a_revision_that_nobody_offers_is_not_taken`).
 
 use std::collections::BTreeMap;
 

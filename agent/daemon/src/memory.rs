@@ -1,7 +1,7 @@
 //! Saved state of remotes and runs: the part of the status that must survive the process.
 //!
-//! Law: written only when it changed; a poll without a new revision writes nothing. It can be lost: the next
-//! turn fills it again.
+//! Law: written only when it changed; a poll without a new revision writes nothing. It can be lost: the next turn
+//! fills it again (held by `an_idle_poll_writes_nothing`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

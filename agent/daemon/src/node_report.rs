@@ -1,7 +1,7 @@
 //! Grains, files and saved state in, report of this node about its states out.
 //!
-//! Law: a fixed list of grains, the one set in `rollout.role` and those in `rollout.facts`, each of limited
-//! size: every reader of the board sees a report.
+//! Law: a fixed list of grains, the one set in `rollout.role` and those in `rollout.facts`, each of limited size:
+//! every reader of the board sees a report (held by `grains_are_the_fixed_and_configured_ones_and_none_is_long`).
 
 #![expect(clippy::disallowed_methods, reason = "a report carries the time at which it is made")]
 

@@ -1,6 +1,7 @@
 //! Operator files in, what holds the node back out.
 //!
-//! Law: a damaged file holds the node where it is: an operator wrote it for a reason.
+//! Law: a damaged file holds the node where it is: an operator wrote it for a reason (held by
+//! `a_pin_is_saved_and_damage_is_reported`, `damage_does_not_end_a_pause`).
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -1,6 +1,7 @@
 //! Daemon state in, one datagram to systemd out.
 //!
-//! Law: without `NOTIFY_SOCKET` nothing happens, and an unresponsive service manager never stops the daemon.
+//! Law: without `NOTIFY_SOCKET` nothing happens, and an unresponsive service manager never stops the daemon (held
+//! by `a_missing_listener_is_ignored`, `a_stuck_service_manager_does_not_block`).
 
 #![expect(clippy::disallowed_methods, reason = "the service manager passes its socket in the environment")]
 

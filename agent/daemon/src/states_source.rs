@@ -1,7 +1,8 @@
 //! Cache and baked directory in, the directory that a run reads out: decided before every run.
 //!
-//! Law: the cache takes precedence whenever it holds files. A read during the switch of `current` must not
-//! select the baked states, so an empty cache is checked again several times.
+//! Law: the cache takes precedence whenever it holds files. A read during the switch of `current` must not select
+//! the baked states, so an empty cache is checked again several times (held by
+//! `the_baked_states_run_until_there_is_a_cache`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Remotes in, generation out: poll, decide, fetch and judge the commit, fetch its files, stage, verify, compile, publish.
 //!
-//! Law: a failure changes nothing; the last good generation stays, and the reason is saved.
+//! Law: a failure changes nothing; the last good generation stays, and the reason is saved (held by
+//! `the_last_good_revision_stays_when_a_bad_one_is_pushed`, `offline_the_last_good_revision_converges`).
 
 #![expect(clippy::disallowed_methods, reason = "remotes back off by the clock")]
 

@@ -1,9 +1,10 @@
 //! A generation on trial: from its publication until a complete run and the health checks after it.
 //!
-//! Law: written before the first run starts, removed after the last check. A run interrupted by a crash, a
-//! timeout or a power cut is repeated as the trial of a new generation, with the original baseline. A
-//! generation from a rollout is on trial until the rollout keeps it or rolls back, and only the rollout
-//! decides that (`follow_rollout`).
+//! Law: written before the first run starts, removed after the last check. A run interrupted by a crash, a timeout
+//! or a power cut is repeated as the trial of a new generation, with the original baseline. A generation from a
+//! rollout is on trial until the rollout keeps it or rolls back, and only the rollout decides that
+//! (`follow_rollout`) (held by `a_missed_trial_is_done_later`,
+//! `a_revision_whose_runs_are_interrupted_is_rolled_back`).
 
 use serde::{Deserialize, Serialize};
 use zagent_cache::Cache;

@@ -1,6 +1,7 @@
 //! A turn in a separate process: the daemon stays small, and survives whatever happens in a run.
 //!
-//! Law: a turn that does not end is told to stop, then killed with its process group.
+//! Law: a turn that does not end is told to stop, then killed with its process group (held by
+//! `it_stops_cleanly_together_with_its_turn`).
 
 #![expect(clippy::disallowed_methods, reason = "the owner of the turn's process")]
 

@@ -1,7 +1,8 @@
 //! States source in, run out: compiles the states of a turn and runs them.
 //!
-//! Law: a revision is compiled once. What was compiled to check a new revision is what is run, as long as the
-//! tree is the same one at the same place; it is kept in memory only, because a plan may hold secrets.
+//! Law: a revision is compiled once. What was compiled to check a new revision is what is run, as long as the tree
+//! is the same one at the same place; it is kept in memory only, because a plan may hold secrets (held by
+//! `a_new_revision_is_polled_once_and_compiled_once`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! What Salt's commands have in common (`cwd`, `runas`, `env`, `umask`, …) in, something to run out.
 //!
-//! Law: a line that a shell would only hand on is started without one. What cannot be had (a user, a directory, a shell) is
-//! told in Salt's words before anything runs.
+//! Law: a line that a shell would only hand on is started without one. What cannot be had (a user, a directory, a
+//! shell) is told in Salt's words before anything runs (held by `lines_run_as_a_shell_would_run_them`,
+//! `what_cannot_be_had_is_told_in_salts_words`).
 
 #![expect(clippy::disallowed_methods, reason = "a command inherits `PATH`, and has a deadline")]
 

@@ -1,7 +1,8 @@
 //! The program `git`, as states and execution functions use it: who runs it and with which keys in, what it said out.
 //!
 //! Law: a password is only in the environment of the program, never in its arguments or output. Nothing waits for a
-//! person to type, not even ssh, which would ask at the terminal whether a host key is right.
+//! person to type, not even ssh, which would ask at the terminal whether a host key is right (held by
+//! `ssh_never_asks`, `a_login_is_cut_off_an_address`).
 
 #![expect(clippy::disallowed_methods, reason = "git gets the environment that it would have from a shell")]
 

@@ -1,6 +1,7 @@
 //! A question over HTTP in, the answer out, as the states and functions of the module `http` see it.
 //!
-//! Law: an answer with a bad status is an answer. Passwords stand in headers, never in words.
+//! Law: an answer with a bad status is an answer. Passwords stand in headers, never in words (held by
+//! `answers_are_judged_in_the_words_of_salt`, `what_is_sent`).
 
 use std::time::Duration;
 

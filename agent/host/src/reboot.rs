@@ -1,6 +1,6 @@
 //! Whether the host needs a reboot, whether it is allowed now, and how it is done.
 //!
-//! Law: a reboot is announced to all users of the host, happens only as the policy allows, and is requested once.
+//! A reboot is announced to all users of the host, happens only as the policy allows, and is requested once.
 
 use std::ffi::OsString;
 use std::io::Read;

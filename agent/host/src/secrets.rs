@@ -1,6 +1,7 @@
 //! Armoured secrets to text: OpenPGP by the `gpg` program, age by its library.
 //!
-//! Law: neither a secret nor a key ever gets into a message.
+//! Law: neither a secret nor a key ever gets into a message (held by
+//! `age_messages_open_with_the_right_identity_only`, `gpg_without_a_key_says_so`).
 
 use std::fs;
 use std::io::Read;

@@ -1,6 +1,6 @@
 //! Bytes in, a file of our own (a program, or a secret) out, gone when it is no longer held.
 //!
-//! Law: nobody else can have made the file, and nobody else may write to it.
+//! Law: nobody else can have made the file, and nobody else may write to it (held by `it_is_ours_and_goes_away`).
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write};

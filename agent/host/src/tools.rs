@@ -1,6 +1,6 @@
 //! Programs of the host as states and execution functions use them: asked and told with a time, a stop and plain words.
 //!
-//! Law: words, not a shell; a program that fails is told with what it said, and what it said is known to its end.
+//! Words, not a shell; a program that fails is told with what it said, and what it said is known to its end.
 
 #![expect(clippy::disallowed_methods, reason = "programs have a deadline")]
 

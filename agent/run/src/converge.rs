@@ -1,7 +1,8 @@
 //! One state in, how it ended out: guard, look, change, look again, react, try again.
 //!
-//! Law: a dry run is composed here: it calls `check`, then `apply` on the overlay, never on the host. A panic inside a
-//! state is that state's failure.
+//! Law: a dry run is composed here: it calls `check`, then `apply` on the overlay, never on the host. A panic
+//! inside a state is that state's failure (held by `look_change_and_look_again`, `a_look_alone_changes_nothing`,
+//! `a_panic_is_the_failure_of_that_state`).
 
 #![expect(clippy::disallowed_methods, reason = "the time of a state and its deadline begin here")]
 

@@ -1,7 +1,8 @@
 //! A plan in, the graph that its run follows out: the plan's own edges, a path waits for its parents, and what others stand
 //! on (packages, users) comes first where it was written first.
 //!
-//! Law: an implicit edge never contradicts an explicit one.
+//! Law: an implicit edge never contradicts an explicit one (held by `what_somebody_wrote_counts_more`,
+//! `a_parent_behind_its_child_closes_no_circle`).
 
 use std::borrow::Cow;
 

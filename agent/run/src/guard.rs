@@ -1,8 +1,9 @@
 //! `onlyif`, `unless` and `creates` of a chunk in, whether its state runs out; and `run_check_cmd`, which judges it afterwards.
 //!
-//! Law: a chunk without guards costs nothing. What a shell would answer by looking at a file or at the words themselves
-//! (`true`, `test -f …`) is answered without a process, from the files that states see, so that a dry run includes
-//! predicted changes.
+//! Law: a chunk without guards costs nothing. What a shell would answer by looking at a file or at the words
+//! themselves (`true`, `test -f …`) is answered without a process, from the files that states see, so that a dry
+//! run includes predicted changes (held by `what_a_shell_answers_itself_starts_nothing`,
+//! `the_own_answers_are_the_programs`).
 
 pub(crate) mod builtin_test;
 

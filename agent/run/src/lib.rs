@@ -1,7 +1,7 @@
 //! A plan in, a converged host and a report out.
 //!
 //! Law: the queue decides what may start, the requisites whether it runs, `converge` how. Only the runner and the
-//! signal watcher start threads (held by `tests/laws.rs`).
+//! signal watcher start threads (held by `each_act_has_its_owners`).
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 

@@ -1,6 +1,7 @@
 //! What changed in a run in, who listens for it out.
 //!
-//! Law: a listener answers once, at the end, however many of those it listens to have changed.
+//! Law: a listener answers once, at the end, however many of those it listens to have changed (held by
+//! `tests/corpus`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! What waits for what in, what may start now out: the one queue, with three schedules and without threads.
 //!
-//! Law: every node is taken exactly once, and never before all it waits for is finished. `levels` starts nothing before the
-//! level before has ended; `eager` waits for nothing else; `ordered` goes from the first to the last.
+//! Law: every node is taken exactly once, and never before all it waits for is finished. `levels` starts nothing
+//! before the level before has ended; `eager` waits for nothing else; `ordered` goes from the first to the last
+//! (held by `every_node_once_and_no_edge_violated`, `a_level_never_starts_before_the_last_one_ended`,
+//! `eager_never_waits_for_an_unrelated_node`, `ordered_is_salts_order`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

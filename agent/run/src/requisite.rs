@@ -1,8 +1,8 @@
 //! How those a state waits for have ended in, whether it runs out.
 //!
-//! Law: the verdicts are Salt's. If the result of a requisite cannot be predicted, that of its dependant cannot either,
-//! unless it does not matter. A predicted change counts as a success, except for states that answer failures and where
-//! a command may interfere.
+//! Law: the verdicts are Salt's. If the result of a requisite cannot be predicted, that of its dependant cannot
+//! either, unless it does not matter. A predicted change counts as a success, except for states that answer
+//! failures and where a command may interfere (held by `what_becomes_of_a_state`).
 
 use zagent_compiler::{Compat, Requisite};
 

@@ -1,7 +1,8 @@
 //! SIGINT, SIGTERM and SIGHUP in, one word to the run out: stop.
 //!
-//! Law: while a run goes on, those signals end it in order: what runs is ended with its process group, and the report is
-//! still written. A second one ends the program at once, and so does the first when nothing runs.
+//! Law: while a run goes on, those signals end it in order: what runs is ended with its process group, and the
+//! report is still written. A second one ends the program at once, and so does the first when nothing runs (held by
+//! `a_signal_stops_the_commands_and_the_report_is_still_written`, `a_second_signal_ends_the_program_immediately`).
 //!
 //! Why no mask: a mask is inherited by every command that a run starts, and services with it; a handler is not.
 

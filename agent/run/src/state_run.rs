@@ -1,6 +1,8 @@
 //! A plan and an order in, a report out: the lock, the journal and the run itself, in that order.
 //!
-//! Law: a dry run writes nothing, takes no lock and leaves no trace. A run that changes nothing leaves no journal.
+//! Law: a dry run writes nothing, takes no lock and leaves no trace. A run that changes nothing leaves no journal
+//! (held by `a_query_or_a_dry_run_creates_nothing`, `a_run_without_changes_leaves_nothing`,
+//! `a_dry_run_works_next_to_a_run`).
 
 #![expect(clippy::disallowed_methods, reason = "a run has a start and a duration")]
 

@@ -1,7 +1,7 @@
 //! States repository in, all its errors and warnings out, for every host of its inventory.
 //!
-//! Law: a diagnostic shared by many hosts is reported once, with their names; hosts compile in parallel and
-//! the report does not depend on which one finishes first.
+//! Law: a diagnostic shared by many hosts is reported once, with their names; hosts compile in parallel and the
+//! report does not depend on which one finishes first (held by `check_reports_each_error_once`).
 
 mod compile;
 mod diff;

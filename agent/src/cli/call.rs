@@ -1,8 +1,8 @@
 //! `zagent MOD.FUN …`: runs a state function on a name, or calls an execution function.
 //!
-//! Law: a read-only call changes nothing. When a name is both a state and an execution function, zagent calls
-//! the execution function if it is read-only (`service.enabled`), as salt-call does; `state.single` runs the
-//! state.
+//! Law: a read-only call changes nothing. When a name is both a state and an execution function, zagent calls the
+//! execution function if it is read-only (`service.enabled`), as salt-call does; `state.single` runs the state
+//! (held by `read_only_functions_change_nothing`, `functions_are_called_by_name`).
 
 use clap::Parser;
 use zagent_compiler::{CallError, FunctionCall};

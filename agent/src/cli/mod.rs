@@ -1,7 +1,6 @@
 //! Arguments in, one library call out: the command line, one file per command.
 //!
-//! Law: a command turns its arguments into one call and the returned value into one text. Exit codes:
-//! `exit_code.rs`.
+//! A command turns its arguments into one call and the returned value into one text. Exit codes: `exit_code.rs`.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,6 +1,7 @@
 //! `name key=value` in, positional and named values out, parsed as salt-call does.
 //!
-//! Law: a value is parsed as YAML only when nothing is lost: text that was typed stays text.
+//! Law: a value is parsed as YAML only when nothing is lost: text that was typed stays text (held by
+//! `values_are_parsed_as_in_salt`).
 
 use zagent_compiler::{TreeLimits, schema, yaml};
 use zagent_config::suggest::nearest;

@@ -1,7 +1,7 @@
 //! Settings in, problems of this host out: one finding per check, each with a hint.
 //!
-//! Law: checks change nothing, every check has a deadline, slow checks run in parallel, and the order of the
-//! findings is fixed.
+//! Checks change nothing, every check has a deadline, slow checks run in parallel, and the order of the findings is
+//! fixed.
 
 #![expect(clippy::disallowed_methods, reason = "checks measure time and look programs up in `PATH`")]
 

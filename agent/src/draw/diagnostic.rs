@@ -1,7 +1,7 @@
 //! Diagnostics in, text to fix them by out: message, position, source line with a caret, include path, help.
 //!
 //! Law: every diagnostic of a stage is drawn, in the order it was found; text from a file cannot control the
-//! terminal.
+//! terminal (held by `a_fault_in_a_template`, `the_summary_counts`).
 
 use std::fmt::Write;
 

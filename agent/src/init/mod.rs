@@ -1,6 +1,6 @@
 //! Directory in, working states repository out; or Salt tree in, report of what works out.
 //!
-//! Law: an existing file is never written to.
+//! Law: an existing file is never written to (held by `existing_files_are_never_written_to`).
 
 mod git;
 pub mod salt;

@@ -1,7 +1,7 @@
 //! Results in, bytes out: results on stdout, messages on stderr.
 //!
-//! Law: commands write to the terminal only through [`Ui`], and printed text cannot control the terminal (held by the
-//! lints `print_stdout` and `print_stderr`, and by `tests/laws.rs`).
+//! Law: commands write to the terminal only through [`Ui`], and printed text cannot control the terminal (held by
+//! `print_stdout`, `print_stderr`, `each_act_has_its_owners`).
 
 mod paint;
 mod progress;

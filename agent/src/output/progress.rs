@@ -1,7 +1,7 @@
 //! Run events in, a progress line on the terminal out; removed before the report.
 //!
-//! Law: without a terminal it costs nothing, and it writes to stdout only when the progress itself is the
-//! data.
+//! Law: without a terminal it costs nothing, and it writes to stdout only when the progress itself is the data
+//! (held by `lines_are_whole_and_masked`).
 
 use std::collections::VecDeque;
 use std::io::Write;

@@ -1,7 +1,8 @@
 //! Status and time in, ten lines for the on-call engineer out.
 //!
-//! Law: the same ten lines in the same order for every node, plus an eleventh for a node in a rollout; a line
-//! that needs attention is not green.
+//! Law: the same ten lines in the same order for every node, plus an eleventh for a node in a rollout; a line that
+//! needs attention is not green (held by `fresh_node`, `everything_at_once_is_wrong`,
+//! `colours_mark_what_needs_attention`).
 
 use std::fmt::Write;
 

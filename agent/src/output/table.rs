@@ -1,6 +1,6 @@
 //! Rows in, a table with aligned columns out.
 //!
-//! Law: a cell is one sanitised line, whatever its source.
+//! Law: a cell is one sanitised line, whatever its source (held by `columns_are_aligned_and_cells_are_sanitised`).
 
 use std::fmt::Write;
 

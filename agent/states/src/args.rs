@@ -1,6 +1,7 @@
 //! The arguments of a chunk, as a state function reads them.
 //!
-//! Law: a value of the wrong kind is a failure that names the argument; it is never taken for something else.
+//! Law: a value of the wrong kind is a failure that names the argument; it is never taken for something else (held
+//! by `what_cannot_be_asked_for_is_refused`, `arguments_that_cannot_be`).
 
 #![expect(clippy::disallowed_methods, reason = "`~` in an argument is the home of the agent's user")]
 

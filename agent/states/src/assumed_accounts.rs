@@ -1,7 +1,7 @@
 //! Users and groups that would be there by now, in a dry run: names with numbers that nobody has.
 //!
-//! Law: only a dry run assumes accounts. A thread that runs no state of a dry run never sees them (held by the tests
-//! below).
+//! Law: only a dry run assumes accounts. A thread that runs no state of a dry run never sees them (held by
+//! `names_are_known_where_they_are_imagined`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What a state may use: its machine, the files of the tree, the pillar, and what the states of one run tell each other.
 //!
-//! Law: a state changes its machine through its context; what it reads beside that (clock, environment) is named by an
-//! expectation in its module (held by `clippy.toml`).
+//! Law: a state changes its machine through its context; what it reads beside that (clock, environment) is named by
+//! an expectation in its module (held by `clippy.toml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

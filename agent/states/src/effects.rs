@@ -1,7 +1,8 @@
 //! What a change may touch that a dry run cannot imagine, and what a look depends on.
 //!
 //! Law: in a dry run, a state that depends on effects that cannot be predicted reports `unknown`, unless it reads
-//! something else or says itself that its result still holds.
+//! something else or says itself that its result still holds (held by `what_is_hidden_is_told`,
+//! `behind_a_veil_only_what_is_seen_counts`).
 
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 

@@ -4,8 +4,9 @@
 //! `{"result": …, "changes": …, "comment": …}`. To `check` it answers true (all is right), null (something would change) or
 //! false; to `apply` and `revert` true or false.
 //!
-//! Law: what runs is what the tree holds, byte for byte; it has a time and a cap on what it prints, and anything but an answer
-//! is a failure that says why.
+//! Law: what runs is what the tree holds, byte for byte; it has a time and a cap on what it prints, and anything
+//! but an answer is a failure that says why (held by `anything_but_an_answer_is_a_failure_in_words`,
+//! `a_file_that_was_tampered_with_is_written_anew`).
 
 #![expect(
     clippy::disallowed_methods,

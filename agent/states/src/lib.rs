@@ -1,8 +1,9 @@
 //! The state modules: a chunk of a plan in, something that can look at its machine and change it out.
 //!
 //! One folder a Salt module holds its states, execution functions, undo and description; [`registry`] is the one table of them.
-//! Law: files that a state manages are changed through `StateCtx::fs`, which notes every change for undo first. Written
-//! directly are only the agent's own temporary and downloaded files and kernel parameters (held by `tests/laws.rs`).
+//! Law: files that a state manages are changed through `StateCtx::fs`, which notes every change for undo first.
+//! Written directly are only the agent's own temporary and downloaded files and kernel parameters (held by
+//! `each_act_has_its_owners`).
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 

@@ -1,6 +1,6 @@
 //! What the package states of one run tell each other: the database, whether the catalogue is fresh, what was brought for whom.
 //!
-//! Law: the database is read once, and again only when its files were written.
+//! The database is read once, and again only when its files were written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
 //! What every state is: it can look at its machine, change it, and answer a watch.
 //!
-//! Law: `check` looks, `apply` changes, `react` answers a watch; the crate `zagent-run` composes them for real and for
-//! dry runs. A state that must answer differently in a dry run asks `StateCtx::is_dry`; `tests/laws.rs` lists those.
+//! Law: `check` looks, `apply` changes, `react` answers a watch; the crate `zagent-run` composes them for real and
+//! for dry runs. A state that must answer differently in a dry run asks `StateCtx::is_dry` (held by
+//! `each_act_has_its_owners`).
 
 use std::path::PathBuf;
 

@@ -1,7 +1,8 @@
 //! Notes about things of the host in, the things as they were before the run out.
 //!
-//! Law: a revert puts a thing back only when it still is as it was left, unless that is forced; what holds data that came
-//! since is never taken away. It notes in its turn what it does.
+//! Law: a revert puts a thing back only when it still is as it was left, unless that is forced; what holds data
+//! that came since is never taken away. It notes in its turn what it does (held by
+//! `a_thing_is_put_back_unless_somebody_else_changed_it`, `what_holds_something_is_kept_even_when_forced`).
 
 use std::collections::HashMap;
 

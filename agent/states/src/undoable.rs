@@ -1,6 +1,7 @@
 //! Something of the host that is no file, such as a user or a service: how it is in, the same put back later out.
 //!
-//! Law: how a thing was is in the journal before it changes, and how it was left is noted after.
+//! Law: how a thing was is in the journal before it changes, and how it was left is noted after (held by
+//! `what_failed_half_way_is_noted_all_the_same`).
 
 use serde::{Deserialize, Serialize};
 use zagent_config::Value;

@@ -1,7 +1,8 @@
 //! A directory in, the manifest of its files out; or how its files differ from the existing manifest.
 //!
-//! Law: the manifest lists what the cache would stage: the same names are refused, symlinks count as their targets, and
-//! Git's own directory, the manifest and its signatures are excluded.
+//! Law: the manifest lists what the cache would stage: the same names are refused, symlinks count as their targets,
+//! and Git's own directory, the manifest and its signatures are excluded (held by
+//! `names_and_links_are_checked_as_the_cache_does`).
 
 mod atomic_file;
 mod git_index;

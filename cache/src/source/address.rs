@@ -1,6 +1,7 @@
 //! The URL of a remote in, the way to reach it out.
 //!
-//! Law: only https, http, ssh, file and absolute paths; nothing in an address can become an option or a command.
+//! Law: only https, http, ssh, file and absolute paths; nothing in an address can become an option or a command
+//! (held by `what_could_run_a_command_or_is_unknown_is_refused`).
 
 use std::path::PathBuf;
 

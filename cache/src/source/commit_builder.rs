@@ -1,7 +1,8 @@
 //! Files and a message in, the objects of one commit out, and the pack that contains them.
 //!
 //! Law: the result is the same as Git's: a file name is one path component, a message cannot become a header, and a
-//! signature covers every other byte, as `git commit -S` does it, in a namespace that says what the commit is.
+//! signature covers every other byte, as `git commit -S` does it, in a namespace that says what the commit is (held
+//! by `a_record_is_signed_for_records_only`).
 
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! Settings and files with login data in, the login out.
 //!
-//! Law: looked up when a server asks, never before; a secret leaves this file only inside a header.
+//! Law: looked up when a server asks, never before; a secret leaves this file only inside a header (held by
+//! `a_login_does_not_show_its_secret`, `a_redirect_to_another_host_gets_no_login`).
 
 use std::fmt;
 use std::io::Read;

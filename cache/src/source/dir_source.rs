@@ -1,6 +1,7 @@
 //! A plain directory as a source: its files in, one digest of them all out; and a notification when something changes.
 //!
-//! Law: directories are watched, never files, because an editor replaces the old file with a new one.
+//! Law: directories are watched, never files, because an editor replaces the old file with a new one (held by
+//! `changes_in_a_directory_are_reported_when_it_is_quiet`).
 
 use std::collections::HashMap;
 use std::ffi::OsString;

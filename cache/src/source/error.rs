@@ -1,6 +1,7 @@
 //! Errors of a remote, in words for an on-call engineer.
 //!
-//! Law: the message names the remote and the cause, and never contains a password.
+//! Law: the message names the remote and the cause, and never contains a password (held by
+//! `a_login_error_does_not_show_the_secret`).
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! A commit in, its objects in the store out: first the commit alone, then, when it was judged, its files.
 //!
-//! Law: the store is disposable, and a failed fetch leaves the previous one unchanged; every object in it afterwards
-//! was hashed. Trees and blobs are fetched only for a [`JudgedCommit`].
+//! Law: the store is disposable, and a failed fetch leaves the previous one unchanged; every object in it
+//! afterwards was hashed. Trees and blobs are fetched only for a [`JudgedCommit`] (held by
+//! `fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was`, `JudgedCommit`).
 
 use std::num::NonZeroU32;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! A command in, its pipes out, with a fixed end.
 //!
-//! Law: every child has its own process group, which is killed at the deadline and when the work is done; its output is
-//! limited; its stderr is kept for the error.
+//! Law: every child has its own process group, which is killed at the deadline and when the work is done; its
+//! output is limited; its stderr is kept for the error (held by `a_child_and_its_children_end_at_the_deadline`,
+//! `what_a_child_prints_is_bounded`).
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;

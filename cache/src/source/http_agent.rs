@@ -1,6 +1,7 @@
 //! The settings of a remote in, an HTTP client out.
 //!
-//! Law: it follows no redirect and interprets no status by itself; certificates are always checked.
+//! Law: it follows no redirect and interprets no status by itself; certificates are always checked (held by
+//! `a_private_authority_is_trusted_only_when_configured`).
 
 use std::path::Path;
 use std::time::Duration;

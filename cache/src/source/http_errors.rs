@@ -1,6 +1,7 @@
 //! An HTTP result in, the cause in words out.
 //!
-//! Law: text from the remote is sanitized before it is shown.
+//! Law: text from the remote is sanitized before it is shown (held by
+//! `kinds_have_distinct_names_and_remote_text_is_sanitized`).
 
 use std::time::Duration;
 

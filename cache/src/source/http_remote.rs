@@ -1,8 +1,9 @@
 //! One HTTP request in, the reader of its answer out: handles redirects, credentials, limits and the deadline.
 //!
 //! Law: a redirect never leaves http and https, never changes from https to http, and never sends credentials to
-//! another host; credentials use an unencrypted connection only to this machine; an answer counts as Git's only by its
-//! status and its content type.
+//! another host; credentials use an unencrypted connection only to this machine; an answer counts as Git's only by
+//! its status and its content type (held by `a_redirect_to_another_host_gets_no_login`,
+//! `a_login_is_not_sent_in_clear_text`).
 
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

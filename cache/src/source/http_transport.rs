@@ -1,6 +1,6 @@
 //! The HTTP transport of the Git library, on top of zagent's own HTTP client.
 //!
-//! Law: a request is sent when its answer is first read, because only then is its body complete.
+//! A request is sent when its answer is first read, because only then is its body complete.
 
 use std::any::Any;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Write};

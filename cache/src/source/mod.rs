@@ -1,7 +1,9 @@
 //! A remote in, the commit of a branch out, and its objects in the store.
 //!
-//! Law: whatever the remote does, every call ends at its deadline, reads no more bytes than its limit, writes nothing
-//! outside the store, and fails with an error that names the remote and the cause but never a secret.
+//! Law: whatever the remote does, every call ends at its deadline, reads no more bytes than its limit, writes
+//! nothing outside the store, and fails with an error that names the remote and the cause but never a secret (held
+//! by `polls_of_bad_remotes_end_in_time_and_name_the_cause`,
+//! `fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,6 +1,7 @@
 //! Git protocol lines for the most frequent request: ls-refs of version 2.
 //!
-//! Law: an answer that does not match exactly is not an answer.
+//! Law: an answer that does not match exactly is not an answer (held by
+//! `questions_and_answers_have_the_form_of_the_protocol`).
 
 /// A request for the refs with these prefixes.
 pub(super) fn ls_refs(names: &[String], agent: &str) -> Vec<u8> {

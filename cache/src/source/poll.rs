@@ -1,6 +1,8 @@
 //! Branches in, the commits they point to out.
 //!
-//! Law: nothing is written; names are compared as a whole; on an open connection that works, a poll is one round trip.
+//! Law: nothing is written; names are compared as a whole; on an open connection that works, a poll is one round
+//! trip (held by `an_idle_poll_is_one_request_on_the_same_connection`,
+//! `names_are_compared_whole_and_several_are_polled_at_once`).
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,7 +1,8 @@
 //! One ref with its old and new value in, the result on the server out.
 //!
-//! Law: the server does a compare-and-swap: a ref moves only from the id that the caller knows, even if others push at
-//! the same time. If the answer is lost, the result is unknown.
+//! Law: the server does a compare-and-swap: a ref moves only from the id that the caller knows, even if others push
+//! at the same time. If the answer is lost, the result is unknown (held by `a_git_board_conforms_through_a_path`,
+//! `a_lost_answer_is_resolved_or_reported`).
 //!
 //! Why zagent skips the greeting: a server that receives a push first lists all its refs, which is seven megabytes for
 //! a hundred thousand. Over HTTP, only the request itself is needed once the server is known to be a Git server.

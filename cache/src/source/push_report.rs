@@ -1,6 +1,6 @@
 //! The server's messages before and after a push in, their meaning out.
 //!
-//! Law: an incomplete answer is not an answer.
+//! Law: an incomplete answer is not an answer (held by `reports_are_read_whole_or_not_at_all`).
 
 use std::io::{self, Read};
 

@@ -1,6 +1,6 @@
 //! A repository as a store for small values: refs by prefix, the files of their commits, and new commits for them.
 //!
-//! Law: fetched objects are in a directory that is removed with the value that reads it; every object is hashed when it
+//! Fetched objects are in a directory that is removed with the value that reads it; every object is hashed when it
 //! is read.
 
 use std::collections::BTreeMap;

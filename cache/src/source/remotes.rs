@@ -1,7 +1,8 @@
 //! Several remotes in, the first one that answers out.
 //!
-//! Law: the order is that of the settings; a failed remote is skipped for a while, longer each time; the current time
-//! and the random seed are arguments.
+//! Law: the order is that of the settings; a failed remote is skipped for a while, longer each time; the current
+//! time and the random seed are arguments (held by `remotes_are_polled_in_order_and_failed_ones_back_off`,
+//! `pauses_grow_with_a_limit_and_differ`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

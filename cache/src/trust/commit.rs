@@ -1,7 +1,8 @@
 //! The raw bytes of a commit in, its one signature and the signed bytes out.
 //!
 //! Law: the signed content is every byte except the one header with the signature. A second signature, or one for
-//! another hash of the repository, would be outside what is checked, so it is refused.
+//! another hash of the repository, would be outside what is checked, so it is refused (held by
+//! `only_the_signature_header_is_removed`, `other_shapes_are_refused`).
 
 use jiff::Timestamp;
 

@@ -1,7 +1,8 @@
 //! A commit or a manifest and its signatures in, its signers out.
 //!
 //! Law: fail closed. A signers file with an unreadable line is refused as a whole, a key is valid only for what its
-//! line allows and only during its validity, and a signature is accepted only for exactly the bytes it was made for.
+//! line allows and only during its validity, and a signature is accepted only for exactly the bytes it was made for
+//! (held by `a_bad_line_is_named_and_refuses_the_file`, `a_key_is_valid_only_in_its_time_range`).
 
 #![expect(
     clippy::disallowed_methods,

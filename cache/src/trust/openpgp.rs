@@ -1,7 +1,8 @@
 //! An OpenPGP signature and the signed bytes in, the verdict of `gpgv` out.
 //!
-//! Law: only the keyring in the settings is used, never the user's own GnuPG; exactly one good and valid signature is
-//! accepted, and every other result of `gpgv` is a refusal.
+//! Law: only the keyring in the settings is used, never the user's own GnuPG; exactly one good and valid signature
+//! is accepted, and every other result of `gpgv` is a refusal (held by
+//! `only_one_good_and_valid_signature_is_accepted`).
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;

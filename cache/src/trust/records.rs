@@ -1,7 +1,8 @@
 //! The settings in, the accepted signers of rollout records out, and the keys among them that could also sign states.
 //!
-//! Law: a record and a revision of the states never accept the same signature, because their namespaces differ. Whether
-//! they accept the same key is up to `rollout.allowed_signers` and `namespaces=`.
+//! Law: a record and a revision of the states never accept the same signature, because their namespaces differ.
+//! Whether they accept the same key is up to `rollout.allowed_signers` and `namespaces=` (held by
+//! `a_record_is_signed_for_records_only`, `one_key_has_one_purpose`).
 
 use std::path::PathBuf;
 

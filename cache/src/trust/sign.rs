@@ -1,7 +1,8 @@
 //! A key and a message in, an armoured SSH signature out.
 //!
 //! Law: zagent itself signs with an unencrypted Ed25519 or ECDSA key. Keys in an agent, on hardware or with a
-//! passphrase, and RSA keys, which this process could leak, are left to `ssh-keygen`, which may prompt its user.
+//! passphrase, and RSA keys, which this process could leak, are left to `ssh-keygen`, which may prompt its user
+//! (held by `keys_that_are_not_in_the_file_are_left_to_ssh_keygen`).
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A key file in, its text out.
 //!
-//! Law: a user who can write the file can sign, so a file that is writable by anyone but root and the agent's own user
-//! is refused.
+//! Law: a user who can write the file can sign, so a file that is writable by anyone but root and the agent's own
+//! user is refused (held by `a_file_writable_by_others_is_refused`).
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};

@@ -1,7 +1,8 @@
 //! A staged tree in, its signers and its manifest out.
 //!
-//! Law: fail closed. A required signature that is missing, unknown or too old refuses the tree; an existing manifest is
-//! always enforced, even if it is not required.
+//! Law: fail closed. A required signature that is missing, unknown or too old refuses the tree; an existing
+//! manifest is always enforced, even if it is not required (held by `a_manifest_is_held_to_every_word`,
+//! `only_allowed_keys_may_sign`).
 
 use zagent_config::manifest::{self, AgentVersion, Manifest, ManifestMode};
 use zagent_config::paths::tree::MANIFEST;

@@ -1,7 +1,8 @@
 //! Execution functions: `salt['pillar.get']('a:b')` in, a value out.
 //!
-//! Law: a function reads, and changes nothing except the template's own values. Access to the machine goes
-//! through [`TemplateHost`]; an unknown function is an error that names it.
+//! Law: a function reads, and changes nothing except the template's own values. Access to the machine goes through
+//! [`TemplateHost`]; an unknown function is an error that names it (held by
+//! `pure_modules_do_not_touch_the_machine`, `every_error_matches_its_golden_file`).
 //!
 //! Two kinds of functions: most take data and return new data; some (`pillar.get`, `grains.filter_by`,
 //! `defaults.merge`, …) return and change the same objects that templates hold, as in Salt.

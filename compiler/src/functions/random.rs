@@ -1,6 +1,7 @@
 //! The seeded part of `random.*`: the numbers equal Python's, so that a node keeps the minute it had under Salt.
 //!
-//! Law: deterministic. Random numbers without a seed come from the host.
+//! Law: deterministic. Random numbers without a seed come from the host (held by `numbers_are_pythons`,
+//! `pure_modules_do_not_touch_the_machine`).
 
 use zagent_config::{Map, Value as Data};
 

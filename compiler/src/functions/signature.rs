@@ -3,7 +3,7 @@
 //! A signature is one line: `key default? merge?` (a question mark: optional), `*` takes further positional
 //! arguments, `**` further named ones; parameters after `*` are named only.
 //!
-//! Law: an argument is never silently dropped.
+//! Law: an argument is never silently dropped (held by `arguments_are_bound_to_parameters`).
 
 use zagent_config::suggest::nearest;
 

@@ -1,7 +1,8 @@
 //! Operations on the template's own values: traverse, copy, update, filter.
 //!
-//! Law: identity is kept. What Salt returns by reference is the same object here, what Salt changes in place changes
-//! here too; a value that contains itself is an error, not a stack overflow.
+//! Law: identity is kept. What Salt returns by reference is the same object here, what Salt changes in place
+//! changes here too; a value that contains itself is an error, not a stack overflow (held by
+//! `values_returned_by_functions_are_shared`, `hostile_values_end_in_errors`).
 
 use std::sync::Arc;
 

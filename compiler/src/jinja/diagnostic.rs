@@ -1,6 +1,7 @@
 //! An engine error in, a diagnostic out: code, position in the source, how it was reached, how to fix it.
 //!
-//! Law: a message never contains the value of a variable, because pillar contains secrets.
+//! Law: a message never contains the value of a variable, because pillar contains secrets (held by
+//! `every_error_matches_its_golden_file`).
 
 use std::error::Error as _;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A source in, text out: one engine renders all templates of a compile.
 //!
-//! Law: what does not change between renders is built once. A template is read, translated and parsed once; the shared
+//! What does not change between renders is built once. A template is read, translated and parsed once; the shared
 //! variables are never copied; text without a tag does not reach the engine at all.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Imports between templates: paths as Salt resolves them, modules as Jinja2 makes them.
 //!
-//! Law: an import without context sees the render's own variables, never the importer's.
+//! Law: an import without context sees the render's own variables, never the importer's (held by `tests/corpus`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,7 +1,8 @@
 //! A line of rendered text in, its origin (file and line) out.
 //!
-//! Law: a line map never changes what was rendered. It comes from a second rendering, whose plain text has marks; where
-//! that rendering differs from the first, lines are matched by their text.
+//! Law: a line map never changes what was rendered. It comes from a second rendering, whose plain text has marks;
+//! where that rendering differs from the first, lines are matched by their text (held by `lines_have_their_origin`,
+//! `a_rendering_that_differs_is_matched_by_text`).
 
 use std::sync::Arc;
 

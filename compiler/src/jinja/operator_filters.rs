@@ -1,6 +1,7 @@
 //! Python's operators in templates: the operators of the values, with checks.
 //!
-//! Law: an undefined operand is named, and all output of a render is counted, even if it is never printed.
+//! Law: an undefined operand is named, and all output of a render is counted, even if it is never printed (held by
+//! `values_behave_as_in_python`, `hostile_templates_hit_a_limit`).
 
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};

@@ -1,6 +1,7 @@
 //! Python's operators on template values, for a source pass that writes operators as filters.
 //!
-//! Law: what Python rejects is an error that names both types; results are eager, mutable and within the limits.
+//! Law: what Python rejects is an error that names both types; results are eager, mutable and within the limits
+//! (held by `values_behave_as_in_python`, `messages_name_the_filter_or_method_and_the_types`).
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
 //! An undefined name, key or function in, a diagnostic with the nearest existing one out.
 //!
-//! Law: diagnostics show keys, never values.
+//! Law: diagnostics show keys, never values (held by `every_error_matches_its_golden_file`).
 
 use minijinja::value::{Value, ValueKind};
 use zagent_config::codes::{function, template};

@@ -1,6 +1,7 @@
 //! link: chunks in, a plan out: requisites become edges, and the chunks are sorted as Salt runs them.
 //!
-//! Law: every chunk comes after all it waits for; a missing or circular requisite is an error that names the places.
+//! Law: every chunk comes after all it waits for; a missing or circular requisite is an error that names the places
+//! (held by `every_error_matches_its_golden_file`, `tests/corpus`).
 
 mod cycle;
 mod order;

@@ -1,7 +1,7 @@
 //! Reverses requisites: `require_in` and the other `_in` forms become extensions of the states they refer to; `use` and `use_in`
 //! copy arguments.
 //!
-//! Law: additions have Salt's order, because later arguments win.
+//! Law: additions have Salt's order, because later arguments win (held by `tests/corpus`).
 
 use std::sync::Arc;
 

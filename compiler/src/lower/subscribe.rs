@@ -1,6 +1,7 @@
 //! `subscribe` of an `exec` becomes `watch`: `file#/etc/x` is `file: /etc/x`, and existing references stay unchanged.
 //!
-//! Law: an existing `watch` keeps its position; `link` reports what is not a reference.
+//! Law: an existing `watch` keeps its position; `link` reports what is not a reference (held by
+//! `subscriptions_become_watches`).
 
 use zagent_config::{List, Map, Value};
 

@@ -1,6 +1,6 @@
 //! merge: selected SLS in, high data out: follows includes, numbers ids, collects extends and excludes.
 //!
-//! Law: the same SLS is never read twice, and numbering starts at the end of an include chain.
+//! The same SLS is never read twice, and numbering starts at the end of an include chain.
 
 pub(crate) mod exclude;
 pub(crate) mod extend;

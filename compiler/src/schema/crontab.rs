@@ -1,7 +1,7 @@
 //! A crontab field in, whether a cron accepts it out.
 //!
 //! Law: what any cron accepts passes, and also what zagent resolves before cron sees it: `random`, and `5:10` for a
-//! value in that range.
+//! value in that range (held by `fields_accept_what_a_cron_accepts`).
 
 /// What a field may contain.
 #[derive(Clone, Copy, Debug)]

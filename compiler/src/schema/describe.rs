@@ -1,7 +1,7 @@
 //! The description of a module in, the documentation and parameters of each function out: the one source of checks,
 //! `explain` and the reference.
 //!
-//! Law: text is parsed on demand only, and then only the block of one function.
+//! Text is parsed on demand only, and then only the block of one function.
 //!
 //! The format. A line without indentation starts a block: a function and its marks, or `@NAME`, parameters that several
 //! functions share. `= …` at the top of the file is the purpose of the module. Inside a block, indented by one space:

@@ -1,8 +1,8 @@
 //! The kinds of values that a parameter accepts: `mode|"keep"` parsed into kinds that check a value.
 //!
-//! Law: a value passes unless it is certain that the state would reject or misread it. Null, `false` and empty values
-//! always pass: templates produce them for "not given". A relative path passes too: one failed state is better than a
-//! tree that does not run.
+//! Law: a value passes unless it is certain that the state would reject or misread it. Null, `false` and empty
+//! values always pass: templates produce them for "not given". A relative path passes too: one failed state is
+//! better than a tree that does not run (held by `values_pass_by_kind`).
 
 use super::crontab;
 use zagent_config::Value;

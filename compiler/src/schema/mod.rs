@@ -1,8 +1,8 @@
 //! Descriptions of state modules in, the state functions that exist and their parameters out: `file.managed` takes
 //! `source`, `mode`, ….
 //!
-//! Law: startup costs nothing. The tables are texts, split into modules on first use; parameters are parsed on
-//! demand only. The descriptions come from the caller, who implements the modules; the list of Salt's modules and the
+//! Startup costs nothing. The tables are texts, split into modules on first use; parameters are parsed on demand
+//! only. The descriptions come from the caller, who implements the modules; the list of Salt's modules and the
 //! keywords of all states are here.
 //!
 //! The format of `states.txt`, sorted by module: a line without indentation is a module and its marks (`watch`: it

@@ -1,7 +1,8 @@
 //! Files, directories and names in, the same on the disk out: what must survive a power cut.
 //!
-//! Law: zagent's own durable files are synced only through this module. Each call promises no more than its name says, so
-//! that a test can leave out any of them, cut the power and see what is lost ([`testing`]).
+//! Law: zagent's own durable files are synced only through this module. Each call promises no more than its name
+//! says, so that a test can leave out any of them, cut the power and see what is lost ([`testing`]) (held by
+//! `every_sync_of_an_atomic_file_is_needed`, `every_sync_of_a_state_file_is_needed`).
 
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::disallowed_methods, reason = "a test rewrites the disk as a power cut leaves it")]

@@ -1,7 +1,8 @@
 //! Syncs in, the disk after a power cut out: a journal of what is durable below one directory.
 //!
-//! Law: what the journal restores is what some file system may leave: a synced file has its content, a synced directory
-//! its names, and of everything else the old state, the new one or an empty file ([`Loss`]). Only calls in this process are seen.
+//! Law: what the journal restores is what some file system may leave: a synced file has its content, a synced
+//! directory its names, and of everything else the old state, the new one or an empty file ([`Loss`]). Only calls
+//! in this process are seen (held by `what_is_not_synced_is_lost`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;

@@ -1,7 +1,8 @@
 //! `manifest.yaml` in, a checked manifest out; and back.
 //!
-//! Law: what is read is validated (paths cannot leave the tree, digests are well formed), and the same manifest is always
-//! written as the same text, so that its signature stays valid.
+//! Law: what is read is validated (paths cannot leave the tree, digests are well formed), and the same manifest is
+//! always written as the same text, so that its signature stays valid (held by
+//! `a_hostile_manifest_is_rejected_with_few_errors`, `what_is_written_is_read_again`).
 
 mod read;
 #[cfg(test)]

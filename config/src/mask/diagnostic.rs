@@ -1,7 +1,7 @@
 //! A diagnostic in, the same diagnostic without secrets out: letters become stars, columns do not change.
 //!
-//! Law: a line of a pillar file never shows a value, and a line of any file never shows a known secret (held by the
-//! cases under `tests/faults`).
+//! Law: a line of a pillar file never shows a value, and a line of any file never shows a known secret (held by
+//! `a_line_shows_its_structure_and_not_its_value`, `every_error_matches_its_golden_file`).
 
 use super::SecretMask;
 use crate::Diagnostic;

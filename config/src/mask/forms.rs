@@ -1,7 +1,7 @@
 //! One secret in, the texts by which it is found out: as it is, quoted, escaped and encoded.
 //!
 //! Law: a form is found wherever it stands, also when the secret is only a part of what was encoded (held by
-//! `tests::every_form_is_found`).
+//! `every_form_is_found`).
 
 use std::fmt::Write as _;
 

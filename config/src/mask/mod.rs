@@ -1,9 +1,9 @@
 //! Texts, values and diagnostics in, the same without secrets out.
 //!
 //! Law: a secret is masked wherever it appears, also inside a longer text and in every form of `forms.rs`, and so is each
-//! of its lines of at least [`MIN_LINE_CHARS`] characters (held by `tests::one_rule` and `forms::tests`). What
+//! of its lines of at least [`MIN_LINE_CHARS`] characters (held by `one_rule`, `every_form_is_found`). What
 //! [`is_maskable`] rejects is not masked: it occurs everywhere, and a report would become unreadable (held by
-//! `tests::ordinary_texts_stay_readable`).
+//! `ordinary_texts_stay_readable`).
 
 mod common_words;
 mod diagnostic;

@@ -1,7 +1,7 @@
 //! A text that must not be shown, as a type.
 //!
 //! Law: it has no `Display` and cannot be serialised, and `Debug` shows no part of it: who wants the text says so
-//! with [`Secret::expose`].
+//! with [`Secret::expose`] (held by `a_secret_prints_nothing_of_itself`, `Secret`).
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Texts with addresses in, the same without logins out.
 //!
-//! Law: this is the only place that knows where the login of an address stands.
+//! This is the only place that knows where the login of an address stands.
 
 /// What stands where a login was.
 pub const REDACTED_LOGIN: &str = "<redacted>";

@@ -2,7 +2,8 @@
 //! once, with its origin), [`Settings`] (typed and valid).
 //!
 //! Law: later wins; unknown keys, wrong types and values out of range are errors, all reported at once; an empty
-//! configuration is valid.
+//! configuration is valid (held by `later_wins_and_the_origin_is_recorded`, `every_fault_at_once`,
+//! `an_empty_configuration_is_valid`).
 
 mod builder;
 mod check;

@@ -1,6 +1,7 @@
 //! Checks of text values: addresses, time zones, unit names, cron expressions.
 //!
-//! Law: a value that would fail when it is used is rejected when the configuration is read.
+//! Law: a value that would fail when it is used is rejected when the configuration is read (held by
+//! `values_that_would_fail_later_are_rejected_when_read`).
 
 use jiff::tz::TimeZone;
 

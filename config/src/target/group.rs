@@ -1,7 +1,8 @@
 //! Expands named groups in a target word by word, as Salt does.
 //!
 //! Law: a group never contains itself; in a strict target that is an error, in a lenient one the inner reference is
-//! dropped, and so is an unknown group.
+//! dropped, and so is an unknown group (held by `a_strict_target_names_the_invalid_group`,
+//! `a_lenient_target_matches_as_salt`).
 
 use super::TargetError;
 use super::parse::{TargetToken, tokenize};

@@ -1,7 +1,8 @@
 //! The target matcher: the text of a target in, match or no match for a node out. Top files, rollouts and resources use it.
 //!
-//! Law: the results equal those of Salt's minion-side matchers. A strict target rejects what Salt only logs; a lenient
-//! one keeps Salt's result and records the errors.
+//! Law: the results equal those of Salt's minion-side matchers. A strict target rejects what Salt only logs; a
+//! lenient one keeps Salt's result and records the errors (held by `a_lenient_target_matches_as_salt`,
+//! `a_strict_target_matches_as_salt_or_fails`).
 //!
 //! A compound target is words between white space: `and`, `or`, `not`, `(`, `)` and atoms. An atom is a letter and `@`
 //! (`G@os:Debian`, with another delimiter `G;@os;Debian`), or else a glob on the id. `not` without an operator before

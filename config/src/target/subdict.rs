@@ -1,6 +1,6 @@
 //! Looks up `key:value` in grains or pillar: the longest existing key is tried first, then shorter ones.
 //!
-//! Law: the number of comparisons is bounded for any text and data.
+//! Law: the number of comparisons is bounded for any text and data (held by `hostile_targets_terminate`).
 
 use super::{TargetError, TargetSubject};
 use crate::glob::Glob;

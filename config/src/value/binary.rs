@@ -1,7 +1,7 @@
 //! Values to bytes and back, for internal files: small, fast, and without source positions.
 //!
 //! Law: a written value is read back unchanged; anything else gives `None`, never a panic, and never a wrong value
-//! accepted because of its length alone.
+//! accepted because of its length alone (held by `written_values_are_read_back`, `damaged_bytes_never_panic`).
 
 use std::sync::Arc;
 

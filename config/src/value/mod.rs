@@ -1,7 +1,7 @@
 //! The one data value that all crates share: what YAML, JSON, grains, pillar and low chunks are made of.
 //!
-//! Law: cloning is cheap (everything large is behind an `Arc`), order is insertion order, and a
-//! value read from a file keeps the positions of its keys and items.
+//! Cloning is cheap (everything large is behind an `Arc`), order is insertion order, and a value read from a file
+//! keeps the positions of its keys and items.
 
 pub mod binary;
 mod json;

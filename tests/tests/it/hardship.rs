@@ -1,7 +1,7 @@
 //! A host with a problem in, a clear failure out, and a next run that recovers: on a Debian with real systemd, with
 //! `NSPAWN=1`.
 //!
-//! Law: each test checks the exit code, the report and the host.
+//! Each test checks the exit code, the report and the host.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 

@@ -107,6 +107,12 @@ const OWNERS: [(&str, &[&str], &[&str]); 10] = [
     ),
 ];
 
+/// Where `Law:` lines do not name what holds them yet.
+const UNMARKED: [&str; 3] = ["rollout", "cache/src/pack", "cache/src/judged.rs"];
+
+/// Lints of the workspace that hold a law.
+const LINTS: [&str; 2] = ["print_stdout", "print_stderr"];
+
 /// Where the agent's own directories are named.
 const PATHS_FILE: &str = "config/src/paths.rs";
 
@@ -170,6 +176,96 @@ fn the_directories_of_the_agent_are_named_once() {
     let files = sources().keys().filter(|file| places.iter().any(|place| is_below(file, place)));
     let found: Vec<_> = files.filter(|file| *file != PATHS_FILE && is_naming(file)).cloned().collect();
     assert!(found.is_empty(), "take these from `zagent_config::paths`:\n{}", found.join("\n"));
+}
+
+/// A `Law:` in a file header ends with what holds it, such as "(held by `name of a test`, `Type`, `clippy.toml`)".
+#[test]
+fn every_law_names_what_holds_it() {
+    let (root, mut files) = (root(), Vec::new());
+    CRATES.iter().for_each(|name| rust_files(&root.join(name), &mut files));
+    files.sort();
+    files.dedup();
+    let texts: Vec<(String, String)> = files
+        .iter()
+        .map(|file| {
+            let name = file.strip_prefix(&root).expect("a file of the workspace").display().to_string();
+            (name, fs::read_to_string(file).expect("a readable source file"))
+        })
+        .collect();
+    let known: BTreeSet<&str> = texts.iter().flat_map(|(_, text)| names_of_holders(text)).collect();
+    let holds = |name: &str| known.contains(name) || LINTS.contains(&name) || root.join(name).exists();
+    let mut found = Vec::new();
+    for (file, text) in texts.iter().filter(|(file, _)| !UNMARKED.iter().any(|name| is_below(file, name))) {
+        for law in laws_of(text) {
+            let holders = holders_of(&law);
+            if holders.is_empty() {
+                found.push(format!("{file}: no holder: {law}"));
+            }
+            let missing = holders.iter().filter(|name| !holds(name));
+            found
+                .extend(missing.map(|name| format!("{file}: `{name}` is neither test, type, lint nor file")));
+        }
+    }
+    assert!(found.is_empty(), "laws that nothing holds:\n{}", found.join("\n"));
+}
+
+#[test]
+fn laws_and_their_holders_are_read() {
+    let text = "//! A in, B out.\n//!\n//! Law: one thing (held by `a`,\n//! `B`). More.\n//!\n//! Other.\n//! Law: two.\n";
+    let laws = laws_of(text);
+    assert_eq!(laws, ["one thing (held by `a`, `B`). More.", "two."]);
+    assert_eq!((holders_of(&laws[0]), holders_of(&laws[1])), (vec!["a", "B"], Vec::new()));
+    let names = names_of_holders("#[test]\n#[ignore]\nfn a() {}\nfn b() {}\npub(crate) struct C;\n");
+    assert_eq!(names, ["a", "C"]);
+}
+
+/// The laws of a file's header, each as one line.
+fn laws_of(text: &str) -> Vec<String> {
+    let header = text.lines().take_while(|line| line.starts_with("//!"));
+    let lines: Vec<&str> = header.map(|line| line.trim_start_matches("//!").trim()).collect();
+    let starts = lines.iter().enumerate().filter_map(|(i, line)| Some((i, line.split_once("Law:")?.1)));
+    let law = |(i, first): (usize, &str)| {
+        let rest = lines[i + 1..].iter().take_while(|line| !line.is_empty() && !line.contains("Law:"));
+        let words: Vec<&str> = std::iter::once(first.trim()).chain(rest.copied()).collect();
+        words.join(" ")
+    };
+    starts.map(law).collect()
+}
+
+/// What a law says that holds it.
+fn holders_of(law: &str) -> Vec<&str> {
+    let groups = law.split("(held by ").skip(1).filter_map(|rest| rest.split(')').next());
+    groups.flat_map(|group| group.split('`').skip(1).step_by(2)).collect()
+}
+
+/// The tests and types that a file defines.
+fn names_of_holders(text: &str) -> Vec<&str> {
+    let (mut names, mut is_test) = (Vec::new(), false);
+    for line in text.lines().map(str::trim_start) {
+        is_test |= line.starts_with("#[test]");
+        let mut words =
+            line.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+        let Some(kind) = words.find(|word| matches!(*word, "fn" | "struct" | "enum" | "trait")) else {
+            continue;
+        };
+        if kind != "fn" || is_test {
+            names.extend(words.next());
+        }
+        is_test &= kind != "fn";
+    }
+    names
+}
+
+/// All Rust files below a directory.
+fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a readable directory") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() && !path.ends_with("target") {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
 }
 
 fn root() -> PathBuf {

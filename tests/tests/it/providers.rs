@@ -1,7 +1,7 @@
 //! Package and service managers other than Debian's, run for real in Debian containers with `NSPAWN=1`: dnf, zypper and
 //! pacman with repositories of the tests, OpenRC and init scripts with another process 1, busybox instead of shadow.
 //!
-//! Law: the report of a state is compared with what the manager itself shows afterwards.
+//! The report of a state is compared with what the manager itself shows afterwards.
 
 use serde_json::{Value, json};
 use zagent_tests::container::{Host, Init, is_asked_for};

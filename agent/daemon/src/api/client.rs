@@ -1,7 +1,7 @@
 //! Request in, the daemon's response out: one request per connection, with a minimal HTTP client.
 //!
-//! Law: it never waits past its timeout and never reads past its limit. "No daemon is running" is a result of
-//! its own.
+//! Law: it never waits past its timeout and never reads past its limit. "No daemon is running" is a result of its
+//! own (held by `a_client_tolerates_any_server_on_the_socket`, `a_client_does_not_wait_for_a_silent_daemon`).
 //!
 //! ## Why a client of our own
 //! The program's HTTP client does not support unix sockets, and an async runtime would cost `zagent status`

@@ -1,7 +1,7 @@
 //! Status and counters in, Prometheus text out.
 //!
-//! Law: every line is a comment or a sample, every value is a number, and labels have a maximum length and
-//! hold no secrets.
+//! Law: every line is a comment or a sample, every value is a number, and labels have a maximum length and hold no
+//! secrets (held by `every_line_is_in_the_format`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,8 @@
 //! Requests on the agent's socket in, agent status or a queued run request out.
 //!
-//! Law: all tokio code of the agent stays here, in its own thread (held by `tests/laws.rs`). No client can block the
-//! agent: responses come from memory, and everything on the wire is limited in bytes, number and time.
+//! Law: all tokio code of the agent stays here, in its own thread. No client can block the agent: responses come
+//! from memory, and everything on the wire is limited in bytes, number and time (held by `each_act_has_its_owners`,
+//! `a_header_and_a_body_have_a_size_limit`, `a_client_that_stops_sending_is_disconnected`).
 //!
 //! Two listeners: the unix socket serves everything, and its file mode decides who can connect. The TCP
 //! address, when configured, serves only `/healthz`, `/readyz` and `/metrics`.

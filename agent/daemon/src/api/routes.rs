@@ -1,7 +1,7 @@
 //! HTTP request in, call to the backend and its result as JSON or text out.
 //!
-//! Law: requests that change something are logged with the user; a late response becomes 503 and delays no
-//! other request for longer than that.
+//! Law: requests that change something are logged with the user; a late response becomes 503 and delays no other
+//! request for longer than that (held by `a_blocked_daemon_gets_503_and_recovers`).
 
 use std::sync::Arc;
 use std::time::Duration;

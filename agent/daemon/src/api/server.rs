@@ -1,7 +1,8 @@
 //! Two addresses and a backend in, a serving thread out.
 //!
-//! Law: the thread ends when its handle is dropped, whatever clients do. A connection carries one request
-//! within a fixed time.
+//! Law: the thread ends when its handle is dropped, whatever clients do. A connection carries one request within a
+//! fixed time (held by `shutdown_does_not_wait_for_a_client_or_a_lock`,
+//! `a_client_that_stops_sending_is_disconnected`).
 //!
 //! ## Why not `axum::serve`
 //! It waits forever for a client that sends half a header.

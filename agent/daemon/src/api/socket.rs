@@ -1,7 +1,8 @@
 //! Socket path and group in, a listening socket that only they can open out.
 //!
-//! Law: no client can connect before the mode is set, a live socket of another process is never removed, and
-//! the process that creates the socket removes it.
+//! Law: no client can connect before the mode is set, a live socket of another process is never removed, and the
+//! process that creates the socket removes it (held by `only_its_owner_can_open_it`,
+//! `a_stale_socket_is_replaced_a_live_one_and_a_file_are_not`, `the_socket_of_a_successor_is_left_alone`).
 
 use std::fs::{DirBuilder, Metadata, Permissions};
 use std::io;

@@ -1,6 +1,7 @@
 //! Empty plan in, reason out: no top file, or a top file that does not target this node.
 //!
-//! Law: a node without states is not a failure; a tree without a top file is a usage error.
+//! Law: a node without states is not a failure; a tree without a top file is a usage error (held by
+//! `an_empty_plan_is_explained`).
 
 use zagent_compiler::{Compat, CompileTarget};
 

@@ -1,8 +1,9 @@
 //! Rollouts without a driver in, progress of these rollouts out: the loop of a node with `driver: true`, in
 //! its own thread.
 //!
-//! Law: it adopts stale rollouts and yields to an active driver. When the daemon ends, it stops: the record
-//! stays as it is, and another driver adopts it.
+//! Law: it adopts stale rollouts and yields to an active driver. When the daemon ends, it stops: the record stays
+//! as it is, and another driver adopts it (held by
+//! `a_driver_node_adopts_a_rollout_without_a_driver_and_completes_it`).
 
 use std::io;
 use std::panic::AssertUnwindSafe;

@@ -1,6 +1,7 @@
 //! Files that the daemon has read in, whether one of them was replaced out.
 //!
-//! Law: it only stats a few files and opens none. Each of these files is replaced, never written in place.
+//! Law: it only stats a few files and opens none. Each of these files is replaced, never written in place (held by
+//! `a_created_removed_or_replaced_file_is_detected`).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

@@ -1,7 +1,9 @@
 //! Clock, remotes, signals and requests in, runs out: the event loop of the daemon.
 //!
-//! Law: the loop waits only for the next event. A turn is a separate process, a poll a separate thread; one
-//! turn at a time, and a request that arrives meanwhile waits, merged with equal requests.
+//! Law: the loop waits only for the next event. A turn is a separate process, a poll a separate thread; one turn at
+//! a time, and a request that arrives meanwhile waits, merged with equal requests (held by
+//! `equal_requests_share_a_run`, `a_poll_during_a_run_starts_no_second_run`,
+//! `a_hanging_remote_delays_nothing_else`).
 
 #![expect(
     clippy::disallowed_methods,

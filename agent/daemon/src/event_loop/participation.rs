@@ -1,7 +1,7 @@
 //! Participation of a node in states rollouts: records and time in, turns and reports out.
 //!
-//! Law: the loop only reads the disk and requests a turn; the turn does what the phase requires. A daemon
-//! that is killed at any point continues from its phase.
+//! Law: the loop only reads the disk and requests a turn; the turn does what the phase requires. A daemon that is
+//! killed at any point continues from its phase (held by `a_killed_daemon_continues_where_it_was`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

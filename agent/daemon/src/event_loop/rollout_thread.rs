@@ -1,6 +1,6 @@
 //! Thread that reads rollout records and publishes reports to the board, so that they never delay the loop.
 //!
-//! Law: an unreachable board or record store is reported once and disturbs nothing.
+//! An unreachable board or record store is reported once and disturbs nothing.
 
 use std::cell::OnceCell;
 use std::io;

@@ -1,7 +1,8 @@
 //! Health checks in, one result per check out; two rounds in, regressions between them out.
 //!
-//! Law: a round always returns: every attempt has a timeout, all checks run in parallel, and stopping the
-//! agent stops them. A check that failed before a run says nothing about the run.
+//! Law: a round always returns: every attempt has a timeout, all checks run in parallel, and stopping the agent
+//! stops them. A check that failed before a run says nothing about the run (held by `a_hanging_check_is_abandoned`,
+//! `stopping_the_agent_stops_the_checks`, `only_checks_that_passed_before_count`).
 
 #![expect(clippy::disallowed_methods, reason = "checks have deadlines")]
 

@@ -1,8 +1,8 @@
 //! Changes of runs in, JSON lines out, for questions months later.
 //!
-//! Law: only real changes: a dry run and a run without changes write nothing. A line says what changed and
-//! never its content: no contents, no diffs, no output, no secrets. Each line is one write at the end of the
-//! file.
+//! Law: only real changes: a dry run and a run without changes write nothing. A line says what changed and never
+//! its content: no contents, no diffs, no output, no secrets. Each line is one write at the end of the file (held
+//! by `only_real_changes_are_written_and_never_contents`, `a_truncated_line_does_not_damage_the_next`).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -1,6 +1,7 @@
 //! Run in, notifications out: webhooks and the audit file.
 //!
-//! Law: everything that leaves passes the run's secret mask, and no receiver can delay the agent.
+//! Law: everything that leaves passes the run's secret mask, and no receiver can delay the agent (held by
+//! `an_event_is_sent_signed_and_without_secrets`, `a_silent_server_does_not_delay_the_agent`).
 
 #![expect(
     clippy::disallowed_methods,

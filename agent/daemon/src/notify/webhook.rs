@@ -1,7 +1,9 @@
 //! Event in, HTTP calls to the subscribed webhooks out.
 //!
-//! Law: a call runs in its own thread, at most three times and within a total timeout; a webhook with a
-//! secret is never called unsigned. An address may itself be a secret, so only its host is printed.
+//! Law: a call runs in its own thread, at most three times and within a total timeout; a webhook with a secret is
+//! never called unsigned. An address may itself be a secret, so only its host is printed (held by
+//! `temporary_errors_are_retried_and_permanent_ones_are_not`, `without_its_secret_a_webhook_is_not_called`,
+//! `an_unreachable_webhook_is_reported_without_its_address`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! A pause: while it lasts, the node keeps its state and makes no automatic changes.
 //!
-//! Law: a pause ends. A pause without an end must be requested explicitly, and is shown as such.
+//! Law: a pause ends. A pause without an end must be requested explicitly, and is shown as such (held by
+//! `a_pause_holds_until_its_end`).
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -1,7 +1,7 @@
 //! A pin: the node follows another branch than the configured one, or stays on one commit.
 //!
-//! Law: a pin that cannot be read is still a pin. The node keeps its current generation and reports it; it
-//! does not return to the branch that it was pinned away from.
+//! Law: a pin that cannot be read is still a pin. The node keeps its current generation and reports it; it does not
+//! return to the branch that it was pinned away from (held by `a_pin_is_saved_and_damage_is_reported`).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! Revisions that failed their health checks: not tried again until a newer one arrives or an operator clears
 //! them.
 //!
-//! Law: at most [`MAX_QUARANTINED`] are kept, the newest; a revision that is added twice is listed once.
+//! Law: at most [`MAX_QUARANTINED`] are kept, the newest; a revision that is added twice is listed once (held by
+//! `the_newest_hundred_are_kept_each_once`).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Maintenance windows and a time in, whether changes are allowed out, and until or from when.
 //!
-//! Law: without windows, changes are always allowed. A window belongs to the day on which it starts, in its
-//! own time zone; hours skipped by a clock change do not exist, repeated hours exist twice. Adjacent windows
-//! are merged.
+//! Law: without windows, changes are always allowed. A window belongs to the day on which it starts, in its own
+//! time zone; hours skipped by a clock change do not exist, repeated hours exist twice. Adjacent windows are merged
+//! (held by `a_window_belongs_to_the_day_it_starts_on`, `changes_of_clocks_neither_lose_nor_invent_time`).
 
 use jiff::Timestamp;
 use jiff::civil::Date;

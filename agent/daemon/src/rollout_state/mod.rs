@@ -1,8 +1,8 @@
 //! States rollouts as one node knows them: records in, required action and constraint out.
 //!
-//! Law: decisions are pure; time is an argument. What was read is saved in one small file with the phase of
-//! the node, so that a node without a connection still knows its orders. An order cannot be undone by an
-//! older version of its record.
+//! Law: decisions are pure; time is an argument. What was read is saved in one small file with the phase of the
+//! node, so that a node without a connection still knows its orders. An order cannot be undone by an older version
+//! of its record (held by `only_relevant_records_are_kept_and_older_versions_ignored`).
 
 pub(crate) mod observe;
 pub(crate) mod status;

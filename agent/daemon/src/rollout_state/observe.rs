@@ -1,6 +1,6 @@
 //! Record store in, what it says about this node on its disk out.
 //!
-//! Law: a read error changes nothing: the node uses what it read last.
+//! A read error changes nothing: the node uses what it read last.
 
 #![expect(clippy::disallowed_methods, reason = "a damaged file is moved aside")]
 

@@ -1,7 +1,8 @@
 //! Where a rollout put a node in, whether it stays there against its branch out.
 //!
-//! Law: the end of a rollout does not undo it. A node that follows a branch continues with the next new
-//! commit; the head at the start of the rollout was known to the person who ordered something else.
+//! Law: the end of a rollout does not undo it. A node that follows a branch continues with the next new commit; the
+//! head at the start of the rollout was known to the person who ordered something else (held by
+//! `a_rollout_back_lasts_until_something_new_is_pushed`).
 
 use serde::{Deserialize, Serialize};
 use zagent_config::ids::{Revision, RolloutId};

@@ -1,8 +1,9 @@
 //! Settings, seed and events in, next due action out: polls, runs without a new revision, retries, entries of
 //! `schedule:`.
 //!
-//! Law: pure (held by `tests/laws.rs`). Time and seed are arguments, nothing waits, and only [`SchedulerState`] is
-//! written. Even when the wall clock jumps by years, something is always due within one interval, and each action once.
+//! Law: pure. Time and seed are arguments, nothing waits, and only [`SchedulerState`] is written. Even when the
+//! wall clock jumps by years, something is always due within one interval, and each action once (held by
+//! `pure_modules_do_not_touch_the_machine`, `clocks_that_are_set_neither_stop_nor_storm_it`).
 //!
 //! A fleet that boots at once spreads out: the machine ID decides the offset of the first poll, and each
 //! further poll comes after a random half to one and a half intervals. Runs without a new revision are on a

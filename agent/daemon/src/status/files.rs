@@ -1,6 +1,7 @@
 //! Files below a root in, status without a daemon out.
 //!
-//! Law: it creates, locks and waits for nothing. What cannot be read is named as a gap and never guessed.
+//! Law: it creates, locks and waits for nothing. What cannot be read is named as a gap and never guessed (held by
+//! `a_node_without_files_is_fresh_and_is_not_changed`, `damage_is_reported_as_a_gap`).
 
 use std::error::Error;
 use std::io;

@@ -1,7 +1,7 @@
 //! Agent state in, one value that answers "is this node where it should be, and why not" out.
 //!
-//! Law: this file gets all inputs as arguments, including the time, and opens no files (held by `tests/laws.rs`);
-//! `files` reads them. It holds no secrets.
+//! Law: this file gets all inputs as arguments, including the time, and opens no files; `files` reads them. It
+//! holds no secrets (held by `pure_modules_do_not_touch_the_machine`).
 
 pub mod files;
 

@@ -1,10 +1,10 @@
 //! A rollout in a turn: does what the node's phase requires, one action after the other, until it has to
 //! wait.
 //!
-//! Law: the consequence of an event is on disk before it is carried out, and every action is safe to repeat:
-//! an interrupted turn leaves a phase, and the next turn starts with the action of that phase. While a
-//! rollout judges a revision, nothing else does: its trial (`trial.rs`) holds the baseline and counts the
-//! runs, only the rollout rolls back.
+//! Law: the consequence of an event is on disk before it is carried out, and every action is safe to repeat: an
+//! interrupted turn leaves a phase, and the next turn starts with the action of that phase. While a rollout judges
+//! a revision, nothing else does: its trial (`trial.rs`) holds the baseline and counts the runs, only the rollout
+//! rolls back (held by `a_killed_daemon_continues_where_it_was`, `killed_during_a_rollback_it_rolls_back_once`).
 
 #![expect(
     clippy::disallowed_methods,

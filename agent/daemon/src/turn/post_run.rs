@@ -1,7 +1,8 @@
 //! States source in, run and its consequences out: the trial of a new revision, notifications, a reboot.
 //!
-//! Law: a new revision that breaks the host is rolled back: the host returns to the previous generation, and
-//! the revision is quarantined. An interrupted trial continues with the next run.
+//! Law: a new revision that breaks the host is rolled back: the host returns to the previous generation, and the
+//! revision is quarantined. An interrupted trial continues with the next run (held by
+//! `a_revision_that_fails_health_checks_is_rolled_back_and_not_tried_again`, `a_missed_trial_is_done_later`).
 
 #![expect(
     clippy::disallowed_methods,

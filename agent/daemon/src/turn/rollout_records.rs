@@ -1,6 +1,6 @@
 //! A turn and the rollout repository: records are read, the report of this node is published.
 //!
-//! Law: a read error changes nothing: the node uses what it read last.
+//! A read error changes nothing: the node uses what it read last.
 
 #![expect(
     clippy::disallowed_methods,

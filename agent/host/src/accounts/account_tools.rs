@@ -1,6 +1,7 @@
 //! Acts on users and groups, by whatever programs the host has: those of `shadow`, or those of busybox.
 //!
-//! Law: what busybox has no program for (it cannot change a user) is an edit of one line, written whole.
+//! Law: what busybox has no program for (it cannot change a user) is an edit of one line, written whole (held by
+//! `one_field_of_one_line_is_set`).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The user database: its files in, users, groups and passwords out; and the programs that change it.
 //!
-//! Law: states and execution functions read the same lines. A hash goes to programs by standard input, never as a word.
+//! States and execution functions read the same lines. A hash goes to programs by standard input, never as a word.
 
 pub mod account_tools;
 pub mod password_hash;

@@ -1,7 +1,7 @@
 //! Directories whose entries changed, synced once for many changes.
 //!
-//! Law: a name that was changed is durable after [`DirSync::sync_all`]. Until then a power cut may bring back what was there
-//! before, whole: the content of a new file is always durable before it gets its name.
+//! A name that was changed is durable after [`DirSync::sync_all`]. Until then a power cut may bring back what was
+//! there before, whole: the content of a new file is always durable before it gets its name.
 
 use std::collections::HashMap;
 use std::io;

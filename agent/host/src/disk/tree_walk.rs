@@ -1,6 +1,8 @@
 //! A directory tree walked from its leaves to its root, by descriptor, whatever its depth.
 //!
-//! Law: links are entries, never ways; what is moved away while it is walked ends the walk, it does not lead elsewhere.
+//! Law: links are entries, never ways; what is moved away while it is walked ends the walk, it does not lead
+//! elsewhere (held by `a_tree_is_removed_and_links_in_it_are_not_followed`,
+//! `a_tree_deeper_than_any_path_is_removed`).
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,8 +1,9 @@
 //! A command in, its outcome out: where states, functions and checks start a process.
 //!
-//! Law: `run` always returns. A command has its own process group, a time limit and a limit on the output that is kept;
-//! a background child that holds a pipe open delays nobody. States and functions start programs only here (held by
-//! `clippy.toml` and `tests/laws.rs`).
+//! Law: `run` always returns. A command has its own process group, a time limit and a limit on the output that is
+//! kept; a background child that holds a pipe open delays nobody. States and functions start programs only here
+//! (held by `a_timeout_ends_the_whole_group`, `output_is_capped_and_said_so`,
+//! `a_background_child_delays_nobody_and_lives_on`, `each_act_has_its_owners`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,6 +1,6 @@
 //! A command line in, its words out; and whether a shell would do more with it than start a program.
 //!
-//! Law: where there is any doubt the line goes to the shell.
+//! Law: where there is any doubt the line goes to the shell (held by `what_a_shell_would_touch_goes_to_the_shell`).
 
 /// Words that a shell does not look up: it does them itself, or they are its grammar. The few that also are programs of
 /// the same meaning (`true`, `false`, `test`, `[`) are left out.

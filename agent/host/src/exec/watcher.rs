@@ -1,6 +1,8 @@
 //! A running child in, its end and its output out.
 //!
-//! Law: it ends with the child, with its time, or with the run; a process that does not want to is killed.
+//! Law: it ends with the child, with its time, or with the run; a process that does not want to is killed (held by
+//! `a_timeout_ends_the_whole_group`, `one_that_ignores_the_request_is_killed`,
+//! `a_word_ends_it_and_all_its_children`).
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,6 +1,7 @@
 //! New entries: made under another name beside their place, complete with owner and mode, then moved there.
 //!
-//! Law: nobody sees content under an owner or mode that it will not have, and a name is either as before or as wanted.
+//! Law: nobody sees content under an owner or mode that it will not have, and a name is either as before or as
+//! wanted (held by `a_write_that_fails_leaves_all_as_it_was`, `new_entries_obey_the_mask_of_the_process`).
 //!
 //! Why not `zagent_config::atomic_file`: a file of a host keeps its owner and attributes, the name of what is made beside it
 //! is noted for undo before, everything is relative to a descriptor, and directories are synced once for many changes.

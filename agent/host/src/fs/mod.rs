@@ -1,9 +1,9 @@
 //! The file system as states see it: looks that change nothing, and changes that are whole or not there at all.
 //!
-//! Law: states change files through [`FileSystem`] (held by `tests/laws.rs`). A run gives them the disk, which notes
-//! changes for undo first; a dry run gives them an overlay in memory, so that a later state sees what an earlier one
-//! would have done. Paths are those of the machine: below another root than `/`
-//! ([`FsRoot`]) they are resolved inside it.
+//! Law: states change files through [`FileSystem`]. A run gives them the disk, which notes changes for undo first;
+//! a dry run gives them an overlay in memory, so that a later state sees what an earlier one would have done. Paths
+//! are those of the machine: below another root than `/` ([`FsRoot`]) they are resolved inside it (held by
+//! `each_act_has_its_owners`, `the_overlay_answers_as_the_disk_would`, `no_link_leads_out_of_the_root`).
 
 pub(crate) mod atomic_write;
 pub mod flags;

@@ -1,9 +1,10 @@
 //! A path in, an open directory and a name in it out.
 //!
 //! Law: the way to a directory is walked by descriptor, and a link on it is followed only when nobody but root or
-//! ourselves can have put it there. What is changed afterwards is changed relative to the descriptor, so that nobody
-//! who moves directories or plants links meanwhile makes us write elsewhere. Below another root than `/` nothing leads out
-//! of it.
+//! ourselves can have put it there. What is changed afterwards is changed relative to the descriptor, so that
+//! nobody who moves directories or plants links meanwhile makes us write elsewhere. Below another root than `/`
+//! nothing leads out of it (held by `a_link_that_anybody_could_have_planted_is_not_followed_for_a_change`,
+//! `no_link_leads_out_of_the_root`).
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

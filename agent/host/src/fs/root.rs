@@ -1,7 +1,7 @@
 //! A path of a machine in, an open entry out: below `/`, or below another directory that nothing leads out of.
 //!
-//! Law: below another root the kernel resolves the path inside it (`RESOLVE_IN_ROOT`): a link with an absolute target and a
-//! way back (`..`) start and end at that root.
+//! Law: below another root the kernel resolves the path inside it (`RESOLVE_IN_ROOT`): a link with an absolute
+//! target and a way back (`..`) start and end at that root (held by `links_and_ways_back_end_at_the_root`).
 
 use std::ffi::OsString;
 use std::fs::File;

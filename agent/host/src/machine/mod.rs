@@ -1,8 +1,9 @@
 //! The machine that states and functions work on: a root directory, and the programs that run there.
 //!
-//! Law: nothing here reaches beyond the root. Files are resolved inside it, commands are started in it (`chroot` when it is
-//! not `/`), users and groups are those of its own databases. A machine is made once, where the program is put together, and
-//! handed down: there is no other way to this host.
+//! Law: nothing here reaches beyond the root. Files are resolved inside it, commands are started in it (`chroot`
+//! when it is not `/`), users and groups are those of its own databases. A machine is made once, where the program
+//! is put together, and handed down: there is no other way to this host (held by
+//! `files_are_changed_and_restored_below_the_root`, `commands_run_below_the_root`).
 
 #![expect(clippy::disallowed_methods, reason = "programs are looked up in the agent's own `PATH`")]
 

@@ -1,6 +1,7 @@
 //! apt and dpkg: Debian, Ubuntu and their kin.
 //!
-//! Law: modified configuration files are kept unless the state says otherwise, and apt never prompts.
+//! Law: modified configuration files are kept unless the state says otherwise, and apt never prompts (held by
+//! `managers_are_told_in_their_words`).
 
 use zagent_config::FunctionError;
 use zagent_config::pkg_version::VersionScheme;

@@ -1,6 +1,7 @@
 //! The databases of installed packages, read without the package manager where they are text.
 //!
-//! Law: only what is whole counts as installed. What was left half-way is told apart, never taken for absent.
+//! Law: only what is whole counts as installed. What was left half-way is told apart, never taken for absent (held
+//! by `dpkg_tells_what_is_whole_held_left_and_broken`).
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,8 @@
 //! Packages of the host: a package manager in, what is there, what can be had and what an act would do out.
 //!
-//! Law: one kind of question has one answer, whatever the package manager. Pure functions read its output and make its
-//! arguments. A package manager never prompts.
+//! Law: one kind of question has one answer, whatever the package manager. Pure functions read its output and make
+//! its arguments. A package manager never prompts (held by `managers_are_told_in_their_words`,
+//! `other_databases_are_read`).
 
 pub mod action;
 pub mod apk;

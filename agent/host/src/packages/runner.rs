@@ -1,7 +1,8 @@
 //! A package action in, the commands of its manager run out: repairs what was left half-way, keeps failures short.
 //!
-//! Law: a package manager never prompts, and one that changes packages may finish when the run is stopped. A failure is
-//! reported with the few lines that matter, not the whole output.
+//! Law: a package manager never prompts, and one that changes packages may finish when the run is stopped. A
+//! failure is reported with the few lines that matter, not the whole output (held by
+//! `a_limit_does_not_end_what_must_not_be_left_half_way`, `a_failure_is_told_in_few_words`).
 
 use std::time::Duration;
 

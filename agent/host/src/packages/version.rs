@@ -1,6 +1,7 @@
 //! `>=1.2, <2` and an installed version in, yes or no out.
 //!
-//! Law: as Salt reads it. An epoch that is not written counts only where an order is asked for.
+//! Law: as Salt reads it. An epoch that is not written counts only where an order is asked for (held by
+//! `versions_are_judged_as_salt_judges_them`).
 
 use std::cmp::Ordering;
 

@@ -1,7 +1,8 @@
 //! The service manager of a host: a name in, how the service stands or what came of an act out. Beside it, what else of
 //! the system states and functions share.
 //!
-//! Law: a look changes nothing, not even what the manager has loaded. States and execution functions read from here.
+//! Law: a look changes nothing, not even what the manager has loaded. States and execution functions read from here
+//! (held by `what_systemctl_shows`).
 
 pub(crate) mod openrc;
 pub mod systemd;

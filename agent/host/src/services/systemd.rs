@@ -1,7 +1,8 @@
 //! systemd, by `systemctl`.
 //!
-//! Law: the manager's files are read again exactly when an act would otherwise work with old ones. Where systemd is not
-//! process 1, files are still linked, and nothing is started.
+//! Law: the manager's files are read again exactly when an act would otherwise work with old ones. Where systemd is
+//! not process 1, files are still linked, and nothing is started (held by
+//! `a_drop_in_that_systemd_has_not_read_is_noticed`).
 
 use zagent_config::FunctionError;
 

@@ -1,6 +1,6 @@
 //! Unit files, init scripts and the links between them: a name in, whether there is such a service and starts at boot out.
 //!
-//! Law: only files are read, so that it works in a root where nothing runs.
+//! Law: only files are read, so that it works in a root where nothing runs (held by `what_starts_with_the_host`).
 
 use crate::Machine;
 

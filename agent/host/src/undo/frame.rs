@@ -1,6 +1,7 @@
 //! A record and the content behind it in, bytes out, and back.
 //!
-//! Law: a record that is cut off or damaged is not read, nor is anything after it; what stands before it is.
+//! Law: a record that is cut off or damaged is not read, nor is anything after it; what stands before it is (held
+//! by `a_journal_is_read_up_to_where_it_was_cut_off`, `a_damaged_record_ends_the_journal_and_never_panics`).
 
 use std::io::{self, Read};
 

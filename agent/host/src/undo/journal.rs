@@ -1,7 +1,8 @@
 //! Records in, a durable file out: the journal of the run that is under way.
 //!
-//! Law: when [`UndoJournal::commit`] returns, its records are on disk. Many workers wait for one sync: the first one
-//! syncs for all that have written by then, so that a run of a thousand files does not wait a thousand times.
+//! Law: when [`UndoJournal::commit`] returns, its records are on disk. Many workers wait for one sync: the first
+//! one syncs for all that have written by then, so that a run of a thousand files does not wait a thousand times
+//! (held by `many_workers_share_one_journal`).
 
 #![expect(clippy::disallowed_methods, reason = "a journal is named by the time at which it begins")]
 

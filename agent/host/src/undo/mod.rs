@@ -1,7 +1,8 @@
 //! The undo journal of a run: what every change replaced, durable before the change is made; and the way back.
 //!
-//! Law: a journal is only ever added to. Each run has a directory of its own; a revert is a run too, with a journal of its
-//! own, so that it can be reverted as well.
+//! Law: a journal is only ever added to. Each run has a directory of its own; a revert is a run too, with a journal
+//! of its own, so that it can be reverted as well (held by
+//! `a_revert_restores_everything_and_a_revert_of_it_does_it_again`, `whatever_a_run_did_is_undone`).
 
 pub mod capture;
 pub mod frame;

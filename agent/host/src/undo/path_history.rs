@@ -1,6 +1,8 @@
 //! The notes of a run in, for each path everything that stood there in the course of the run out.
 //!
-//! Law: a revert is idempotent because it asks where on its course a path stands, not whether a step was made before.
+//! Law: a revert is idempotent because it asks where on its course a path stands, not whether a step was made
+//! before (held by `a_revert_that_was_cut_off_anywhere_is_completed_by_the_next`,
+//! `a_revert_may_be_cut_off_and_repeated`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

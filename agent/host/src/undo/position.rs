@@ -1,7 +1,8 @@
 //! Where a revert stands before its first step: how much of the run is still there to be undone.
 //!
-//! Law: paths that depend on each other (one is in the other, or moved to it) are judged together. A path alone may look the
-//! same before and after a run; all of them together tell whether a revert was here before.
+//! Law: paths that depend on each other (one is in the other, or moved to it) are judged together. A path alone may
+//! look the same before and after a run; all of them together tell whether a revert was here before (held by
+//! `a_revert_may_be_cut_off_and_repeated`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;

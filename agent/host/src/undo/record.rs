@@ -1,7 +1,8 @@
 //! What the journal says: one record for each change, written before the change is made.
 //!
-//! Law: a record holds what was there *and* what will be there, so that nothing must be written after the change: a run
-//! that is killed between the two can be undone all the same.
+//! Law: a record holds what was there *and* what will be there, so that nothing must be written after the change: a
+//! run that is killed between the two can be undone all the same (held by
+//! `a_journal_that_was_cut_off_can_be_ended_and_reverted`).
 
 use std::ffi::OsString;
 use std::path::PathBuf;

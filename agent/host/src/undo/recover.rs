@@ -1,6 +1,7 @@
 //! Journals of killed runs in, a host without their leftovers out.
 //!
-//! Law: only what such a journal names is removed, and only when it looks as we would have made it.
+//! Law: only what such a journal names is removed, and only when it looks as we would have made it (held by
+//! `leftovers_of_a_killed_run_are_removed_and_nothing_else`).
 
 use std::fs::OpenOptions;
 use std::io;

@@ -1,8 +1,9 @@
 //! The journal of a run in, the host as it was before out.
 //!
-//! Law: the last change is undone first, so that everything is found as the change left it. What somebody else changed since
-//! is not overwritten unless asked for; what is already as it was is left alone, so that a revert that was interrupted can
-//! simply be done again.
+//! Law: the last change is undone first, so that everything is found as the change left it. What somebody else
+//! changed since is not overwritten unless asked for; what is already as it was is left alone, so that a revert
+//! that was interrupted can simply be done again (held by `what_other_hands_changed_is_kept_unless_forced`,
+//! `a_second_revert_has_nothing_to_do`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! A line that a shell answers without a program in, a question about words or files out.
 //!
-//! Law: only what every shell answers alike is answered here; the rest is run.
+//! Law: only what every shell answers alike is answered here; the rest is run (held by
+//! `the_own_answers_are_the_programs`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! Run reports in, recent reports out: by run ID, by the start of an ID, or the last one.
 //!
-//! Law: a run pays only for one small file (the spool). The store is opened on a query, or when the spool is
-//! full; it holds only data that can be lost, and a store that cannot be opened is moved aside and replaced.
+//! Law: a run pays only for one small file (the spool). The store is opened on a query, or when the spool is full;
+//! it holds only data that can be lost, and a store that cannot be opened is moved aside and replaced (held by
+//! `a_run_pays_for_one_file_that_only_its_owner_reads`, `a_damaged_store_is_moved_aside_and_replaced`).
 //!
 //! ## Why not write to the store directly
 //! Opening sled costs more than a whole run without changes, and ten threads.

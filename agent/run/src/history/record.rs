@@ -1,6 +1,7 @@
 //! Run report in, stored record out, and back.
 //!
-//! Law: no secrets are stored, texts have a maximum size, and unchanged states are only counted.
+//! Law: no secrets are stored, texts have a maximum size, and unchanged states are only counted (held by
+//! `a_record_round_trips_without_unchanged_states`, `secrets_are_not_stored_and_long_texts_are_truncated`).
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Directory of small files, one per run, that wait for the store.
 //!
-//! Law: a file is complete or absent, and only its owner can read it.
+//! Law: a file is complete or absent, and only its owner can read it (held by
+//! `a_run_pays_for_one_file_that_only_its_owner_reads`, `partial_and_damaged_records_are_harmless`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! The sled store: run IDs to their records.
 //!
-//! Law: a store that cannot be opened is moved aside, never repaired and never fatal; without permission it
-//! is left alone.
+//! Law: a store that cannot be opened is moved aside, never repaired and never fatal; without permission it is left
+//! alone (held by `a_damaged_store_is_moved_aside_and_replaced`, `a_store_that_cannot_be_used_leaves_the_spool`).
 
 use std::fs;
 use std::io::ErrorKind;

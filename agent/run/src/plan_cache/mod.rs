@@ -1,8 +1,10 @@
 //! Inputs and result of a compile in, the same plan without compiling out, as long as every input is
 //! unchanged.
 //!
-//! Law: compiling is a function of its inputs, so a plan is reused only when all inputs (files, grains,
-//! calls) are the same. Decrypted data is never cached. An unreadable cached plan is ignored.
+//! Law: compiling is a function of its inputs, so a plan is reused only when all inputs (files, grains, calls) are
+//! the same. Decrypted data is never cached. An unreadable cached plan is ignored (held by
+//! `a_plan_is_reused_while_all_inputs_are_unchanged`,
+//! `a_changed_file_a_changed_grain_or_a_new_file_invalidates_it`, `a_damaged_plan_is_ignored`).
 
 pub mod trace;
 

@@ -1,7 +1,9 @@
 //! A plan in, how every state ended out: the only owner of threads.
 //!
-//! Law: one thread decides (queue, requisites, locks) and does what takes microseconds itself; what may take longer goes to
-//! workers, of whom there are never more than jobs. Whatever happens, what runs is awaited and every state gets its outcome.
+//! Law: one thread decides (queue, requisites, locks) and does what takes microseconds itself; what may take longer
+//! goes to workers, of whom there are never more than jobs. Whatever happens, what runs is awaited and every state
+//! gets its outcome (held by `no_more_run_at_once_than_allowed_and_no_fewer`,
+//! `the_run_timeout_ends_everything_that_waits`).
 
 #![expect(clippy::disallowed_methods, reason = "the run has a deadline, and every state a start")]
 

@@ -1,6 +1,7 @@
 //! Settings and flags in, rollout records and node reports out.
 //!
-//! Law: an error about a missing setting names its configuration key and the flag that replaces it.
+//! Law: an error about a missing setting names its configuration key and the flag that replaces it (held by
+//! `missing_settings_are_named`).
 
 use zagent_cache::source::{SourceError, SourceErrorKind};
 use zagent_config::Value;

@@ -1,7 +1,8 @@
 //! `zagent rollout pause|resume|abort`: changes a rollout, independent of its driver.
 //!
 //! Law: a change is a compare-and-swap on the current record, retried when another writer wins; it is safe to
-//! repeat.
+//! repeat (held by `a_change_is_retried_until_it_is_written`,
+//! `a_failed_node_aborts_the_rollout_and_abort_is_safe_to_repeat`).
 
 use jiff::Timestamp;
 use zagent_config::ids::RolloutId;

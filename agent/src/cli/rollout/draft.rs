@@ -1,6 +1,7 @@
 //! Arguments of `plan` and `start` in, rollout draft out.
 //!
-//! Law: flags override the `--from` file, the file overrides the defaults; nothing is written.
+//! Law: flags override the `--from` file, the file overrides the defaults; nothing is written (held by
+//! `a_plan_is_shown_under_the_id_that_is_written`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! `zagent rollout drive|step`: runs the driver in the foreground.
 //!
-//! Law: a driver always leaves the record so that another driver can continue; a stop signal ends the driver,
-//! never the rollout.
+//! Law: a driver always leaves the record so that another driver can continue; a stop signal ends the driver, never
+//! the rollout (held by
+//! `a_driver_that_dies_in_any_phase_is_followed_by_another_and_an_outage_delays_and_breaks_nothing`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

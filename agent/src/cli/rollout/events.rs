@@ -1,6 +1,7 @@
 //! Two consecutive records in, the changes between them out, one line per change.
 //!
-//! Law: pure (held by `tests/laws.rs`). Unchanged things are not printed; a first record is printed in full.
+//! Law: pure. Unchanged things are not printed; a first record is printed in full (held by
+//! `pure_modules_do_not_touch_the_machine`, `each_event_is_printed_once`).
 
 use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord, RolloutStatus};
 

@@ -1,6 +1,7 @@
 //! `zagent rollout`: plan, start, show, control and drive rollouts, one file per command.
 //!
-//! Law: a record is changed only by compare-and-swap on what was read; a writer that loses reads again.
+//! Law: a record is changed only by compare-and-swap on what was read; a writer that loses reads again (held by
+//! `a_change_is_retried_until_it_is_written`).
 
 mod board_args;
 mod change;

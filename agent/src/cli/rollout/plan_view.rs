@@ -1,7 +1,7 @@
 //! Plan in, page for the decision out: which node is updated when, which canaries cover it, which nodes are
 //! excluded.
 //!
-//! Law: the page shows everything that excludes a node or leaves a stratum without a canary.
+//! Law: the page shows everything that excludes a node or leaves a stratum without a canary (held by `plans`).
 
 use std::fmt::Write;
 

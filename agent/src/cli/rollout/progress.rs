@@ -1,6 +1,6 @@
 //! Records in, progress lines out; on a terminal, with a live view below them.
 //!
-//! Law: a line is written once and stays; the live view is removed before anything else is printed.
+//! A line is written once and stays; the live view is removed before anything else is printed.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Record, node reports and time in, one status page for the on-call engineer out.
 //!
-//! Law: the state and the next step come first; a line that needs attention is not green.
+//! Law: the state and the next step come first; a line that needs attention is not green (held by `pages`,
+//! `a_large_rollout_shows_what_matters`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

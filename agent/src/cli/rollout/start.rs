@@ -1,6 +1,6 @@
 //! `zagent rollout plan|start`: draft in, plan out; `start` also writes the record and drives it.
 //!
-//! Law: nothing is written before the plan is valid; `plan` refuses whatever `start` would refuse.
+//! Nothing is written before the plan is valid; `plan` refuses whatever `start` would refuse.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Plan in, drawing of its graph out: dot, mermaid, svg.
 //!
-//! Law: an arrow points from the state that runs first to the state that waits for it; no installed program
-//! is needed.
+//! Law: an arrow points from the state that runs first to the state that waits for it; no installed program is
+//! needed (held by `pictures`, `no_box_covers_another_and_lines_end_at_boxes`).
 
 mod dot;
 mod layout;

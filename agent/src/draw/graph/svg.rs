@@ -1,6 +1,6 @@
 //! Plan in, SVG image out.
 //!
-//! Law: well-formed XML for any ID; every shortened text is complete in a tooltip.
+//! Law: well-formed XML for any ID; every shortened text is complete in a tooltip (held by `pictures`).
 
 use std::fmt::Write;
 

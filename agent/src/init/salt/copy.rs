@@ -1,8 +1,8 @@
 //! Salt tree in, states repository with its files out: `states/`, `pillar/`, and `environments/NAME/` for
 //! other environments.
 //!
-//! Law: the tree is only read; links are copied as links when they stay inside the tree, otherwise skipped
-//! and reported.
+//! Law: the tree is only read; links are copied as links when they stay inside the tree, otherwise skipped and
+//! reported (held by `a_salt_tree_is_assessed_and_copied_and_stays_unchanged`).
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,7 +1,7 @@
 //! Salt tree in, report of what works and what does not out; also creates a states repository from it.
 //!
-//! Law: the tree is only read, and the report runs and changes nothing on the host: `cmd.run` in a template
-//! is reported, not called.
+//! Law: the tree is only read, and the report runs and changes nothing on the host: `cmd.run` in a template is
+//! reported, not called (held by `a_salt_tree_is_assessed_and_copied_and_stays_unchanged`).
 
 mod copy;
 mod examine;

@@ -1,7 +1,7 @@
 //! Report view in, the layout of `salt-call state.apply` out.
 //!
-//! Law: what a script reads in Salt's output is in the same column here; only text that could control the
-//! terminal is replaced.
+//! Law: what a script reads in Salt's output is in the same column here; only text that could control the terminal
+//! is replaced (held by `the_layout_is_that_of_salt`, `secrets_and_control_characters_stay_out_of_every_format`).
 
 use std::fmt::Write;
 

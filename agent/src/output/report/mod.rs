@@ -1,6 +1,7 @@
 //! Run report in, printed report out: text, JSON, YAML, JSON lines, or Salt's layout.
 //!
-//! Law: every format is made from one [`ReportView`], and every text passes its mask.
+//! Law: every format is made from one [`ReportView`], and every text passes its mask (held by
+//! `secrets_and_control_characters_stay_out_of_every_format`).
 
 mod highstate;
 mod json;

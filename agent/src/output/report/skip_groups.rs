@@ -1,6 +1,7 @@
 //! Skipped states in, groups with one reason and one cause out.
 //!
-//! Law: a state skipped because of another skipped state is attributed to the state that failed first.
+//! Law: a state skipped because of another skipped state is attributed to the state that failed first (held by
+//! `long_chains_of_skipped_states_are_attributed_to_the_first`).
 
 use std::collections::{BTreeSet, HashMap};
 

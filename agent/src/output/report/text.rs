@@ -1,7 +1,8 @@
 //! Report view in, text for the on-call engineer out: what changed, what failed, why the rest did not run,
 //! one last line.
 //!
-//! Law: the last line is the same at every verbosity, and a dry run never reads as if something was changed.
+//! Law: the last line is the same at every verbosity, and a dry run never reads as if something was changed (held
+//! by `the_summary_does_not_depend_on_verbosity`, `a_dry_run_never_reads_as_done`).
 
 use std::fmt::Write;
 use zagent_config::ids::short_revision;

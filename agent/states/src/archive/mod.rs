@@ -1,7 +1,8 @@
 //! States of the module `archive`: what an archive holds, in a directory.
 //!
-//! Law: an archive comes out in a place of the agent's own. The target is touched, and what stands there removed, only when
-//! all of it came out and nothing of it leads out.
+//! Law: an archive comes out in a place of the agent's own. The target is touched, and what stands there removed,
+//! only when all of it came out and nothing of it leads out (held by
+//! `what_is_there_goes_only_when_the_archive_came_out`, `a_link_that_leads_out_is_refused_and_nothing_stays`).
 
 pub(crate) mod formats;
 pub(crate) mod unpack_dir;

@@ -1,7 +1,7 @@
 //! What came out of an archive, on its way to where it belongs.
 //!
-//! Law: an archive comes out where nobody but the agent can reach it; what leaves that place goes through `StateCtx::fs`, each
-//! entry noted as a file is.
+//! Law: an archive comes out where nobody but the agent can reach it; what leaves that place goes through
+//! `StateCtx::fs`, each entry noted as a file is (held by `links_may_not_lead_out`, `an_archive_is_unpacked_once`).
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,6 +1,7 @@
 //! The text of a crontab in, its jobs and variables out, and the text with one of them set or taken away.
 //!
-//! Law: what is managed stands below Salt's own line, as Salt writes it; all other lines stay byte for byte.
+//! Law: what is managed stands below Salt's own line, as Salt writes it; all other lines stay byte for byte (held
+//! by `jobs_come_and_go_and_other_lines_stay`, `marks_do_not_reach_across_lines_of_others`).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;

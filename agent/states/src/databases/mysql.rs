@@ -1,7 +1,8 @@
 //! Statements in, rows of MySQL or MariaDB out, by their client.
 //!
-//! Law: statements go through standard input and how to connect through a file of our own that only we can read; names and
-//! texts are quoted here and nowhere else.
+//! Law: statements go through standard input and how to connect through a file of our own that only we can read;
+//! names and texts are quoted here and nowhere else (held by `texts_of_a_statement_stay_texts`,
+//! `how_to_connect_is_quoted_and_its_key_has_no_password`).
 
 use std::time::Duration;
 

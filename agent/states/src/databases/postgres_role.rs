@@ -1,6 +1,7 @@
 //! Roles of PostgreSQL: what is asked for and what is there in, the statement that makes it so out.
 //!
-//! Law: a password is compared with what the server keeps of it, and only that form of it goes to the server.
+//! Law: a password is compared with what the server keeps of it, and only that form of it goes to the server (held
+//! by `a_password_is_compared_in_the_form_that_is_kept`).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

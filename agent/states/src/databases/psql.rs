@@ -1,7 +1,8 @@
 //! Statements in, rows of PostgreSQL out, by its client `psql`.
 //!
-//! Law: statements go through standard input and the password through the environment, so that no list of processes shows
-//! them; names and texts are quoted here and nowhere else.
+//! Law: statements go through standard input and the password through the environment, so that no list of processes
+//! shows them; names and texts are quoted here and nowhere else (held by `texts_of_a_statement_stay_texts`,
+//! `a_complaint_does_not_repeat_the_statement`).
 
 use std::time::Duration;
 

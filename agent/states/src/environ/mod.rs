@@ -1,6 +1,7 @@
 //! States of the module `environ`: variables that the commands of later states see.
 //!
-//! Law: the agent's own environment is never changed (held by `clippy.toml`); what a run sets ends with the run.
+//! Law: the agent's own environment is never changed; what a run sets ends with the run (held by `clippy.toml`,
+//! `later_commands_see_what_was_set`).
 
 #![expect(clippy::disallowed_methods, reason = "reads the variables that this state manages")]
 

@@ -1,7 +1,8 @@
 //! States of the module `exec`: a command that runs when it has to, and not otherwise.
 //!
-//! Law: who subscribes is triggered before anything else counts; then a file that `creates` names, then the guards, then
-//! `refresh_only`. A guard that fails is an answer, a guard that cannot start is a failure.
+//! Law: who subscribes is triggered before anything else counts; then a file that `creates` names, then the guards,
+//! then `refresh_only`. A guard that fails is an answer, a guard that cannot start is a failure (held by
+//! `decision_table`, `a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not`).
 
 pub mod decide;
 

@@ -1,6 +1,7 @@
 //! `clean`: a directory in, what is in it and belongs to nobody out.
 //!
-//! Law: what another state of the plan answers for is never removed, nor any directory on the way to it.
+//! Law: what another state of the plan answers for is never removed, nor any directory on the way to it (held by
+//! `what_leads_to_a_kept_path_is_kept`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! `contents` in whatever shape it was given in, the bytes of a file out.
 //!
-//! Law: a text that needs nothing done to it is not copied.
+//! Law: a text that needs nothing done to it is not copied (held by `a_plain_text_is_not_copied`).
 
 use std::sync::Arc;
 

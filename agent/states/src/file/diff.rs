@@ -1,6 +1,7 @@
 //! Two contents in, how they differ out: as Salt prints it in `changes`, and as it is shown to people.
 //!
-//! Law: a difference is bounded in size and in time, however large or odd the contents are.
+//! Law: a difference is bounded in size and in time, however large or odd the contents are (held by
+//! `differences_are_bounded`).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

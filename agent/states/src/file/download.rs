@@ -1,7 +1,7 @@
 //! An address in, its content out, kept in the cache.
 //!
-//! Law: what has a digest is used only once the digest fits; a download is bounded in size and time, and nobody ever sees
-//! half of one.
+//! What has a digest is used only once the digest fits; a download is bounded in size and time, and nobody ever
+//! sees half of one.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

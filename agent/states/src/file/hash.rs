@@ -1,6 +1,7 @@
 //! `source_hash` in, the digest that a download must have out; and the digests of contents.
 //!
-//! Law: what cannot be read as a digest is a failure in Salt's words, never "no digest".
+//! Law: what cannot be read as a digest is a failure in Salt's words, never "no digest" (held by
+//! `digests_are_read_as_they_are_written`, `a_list_of_digests_is_searched_as_salt_does`).
 
 use std::fs::File;
 use std::io::{self, Read};

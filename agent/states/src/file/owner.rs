@@ -1,6 +1,7 @@
 //! `user` and `group` of a state in, numbers out.
 //!
-//! Law: a name that nobody has is a failure in Salt's words; it is never taken for somebody else.
+//! Law: a name that nobody has is a failure in Salt's words; it is never taken for somebody else (held by
+//! `who_is_missing_is_told_as_salt_does`).
 
 use std::sync::Arc;
 

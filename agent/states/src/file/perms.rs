@@ -1,6 +1,6 @@
 //! Owner, mode and attributes that a state declares in, how an entry differs from them out.
 //!
-//! Law: only what is declared is compared.
+//! Law: only what is declared is compared (held by `every_state_comments_and_changes_like_salt`).
 
 use std::path::Path;
 

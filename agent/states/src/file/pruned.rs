@@ -1,6 +1,7 @@
 //! `file.pruned`: a directory without empty directories, and gone when it is one itself.
 //!
-//! Law: only what is empty goes, and what a directory would be empty of is known before anything is removed.
+//! Law: only what is empty goes, and what a directory would be empty of is known before anything is removed (held
+//! by `only_what_is_empty_goes`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! Two lists of lines in, which runs of them are equal out, chosen as Python's `difflib` chooses.
 //!
-//! Law: the same two lists give the same runs as there, so that a diff reads as Salt prints it; lists that would take too
-//! long give nothing.
+//! Law: the same two lists give the same runs as there, so that a diff reads as Salt prints it; lists that would
+//! take too long give nothing (held by `texts_differ_as_salt_prints_it`,
+//! `very_repetitive_lists_give_up_instead_of_taking_long`).
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,6 +1,6 @@
 //! Where a content comes from: the state tree, a path of this host, or the network.
 //!
-//! Law: a source that is not there is told as such; one that cannot be read is a failure.
+//! A source that is not there is told as such; one that cannot be read is a failure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

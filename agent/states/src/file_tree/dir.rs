@@ -1,7 +1,8 @@
 //! Directories in, their files out, one or more directories per environment.
 //!
 //! Law: nothing outside a root is ever read, neither by `..` nor through a symbolic link; `.git` and similar
-//! directories are hidden; a directory is listed at most once.
+//! directories are hidden; a directory is listed at most once (held by `reads_nothing_outside`,
+//! `lists_each_file_once`).
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;

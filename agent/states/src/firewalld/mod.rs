@@ -1,6 +1,6 @@
 //! States of the module `firewalld`: zones and services, by `firewall-cmd`.
 //!
-//! Law: the permanent configuration is compared and changed; when it changed, firewalld reads it again.
+//! The permanent configuration is compared and changed; when it changed, firewalld reads it again.
 
 pub(crate) mod functions;
 

@@ -1,7 +1,8 @@
 //! Execution functions by name: `user.info`, `pkg.version`, `cmd.run`, `service.restart`, ….
 //!
 //! Law: what a function cannot find out is an error or Salt's own empty result, never a guess. Templates call only
-//! functions that read; those that change something are for states and the command line.
+//! functions that read; those that change something are for states and the command line (held by
+//! `commands_can_be_forbidden`, `read_only_functions_change_nothing`).
 
 pub(crate) mod dig;
 pub(crate) mod disk;

@@ -1,6 +1,7 @@
 //! States of the module `git`: repositories and their configuration, by the program `git`.
 //!
-//! Law: a look asks the remote repository what it has and the local one where it stands, and changes neither.
+//! Law: a look asks the remote repository what it has and the local one where it stands, and changes neither (held
+//! by `a_clone_follows_and_keeps_what_is_not_committed`).
 
 pub mod functions;
 

@@ -1,6 +1,6 @@
 //! States of the module `grains`: facts of one's own, in a file of the facts directory.
 //!
-//! Law: a fact is compared with what the host says of itself; only what stands in the file can be changed or taken away.
+//! A fact is compared with what the host says of itself; only what stands in the file can be changed or taken away.
 
 use std::path::Path;
 

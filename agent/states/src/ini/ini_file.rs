@@ -1,7 +1,8 @@
 //! A text of sections and options in, its values out, and the text with some of them set or taken away.
 //!
-//! Law: Salt's own reading and writing: comments and order stay, an option that was commented out is set in its place.
-//! Unlike Salt, a comment that looks like an option which is set elsewhere stays, and so do options that are given twice.
+//! Law: Salt's own reading and writing: comments and order stay, an option that was commented out is set in its
+//! place. Unlike Salt, a comment that looks like an option which is set elsewhere stays, and so do options that are
+//! given twice (held by `options_are_set_in_the_place_of_a_comment`, `sections_come_and_go`).
 
 use zagent_config::{Map, Value};
 

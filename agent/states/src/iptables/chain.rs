@@ -1,6 +1,6 @@
 //! A chain of `iptables` in, its rules and policy as the program knows them out.
 //!
-//! Law: a rule is compared by the program itself (`iptables -C`).
+//! A rule is compared by the program itself (`iptables -C`).
 
 use zagent_config::FunctionError;
 

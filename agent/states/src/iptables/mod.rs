@@ -1,6 +1,7 @@
 //! States of the module `iptables`: rules, chains and policies, by `iptables` and `ip6tables`.
 //!
-//! Law: a revert restores a chain as a whole, so that every rule is in its place again.
+//! Law: a revert restores a chain as a whole, so that every rule is in its place again (held by
+//! `a_chain_on_its_way_back`).
 
 pub(crate) mod chain;
 pub(crate) mod rule;

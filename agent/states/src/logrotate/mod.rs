@@ -1,6 +1,6 @@
 //! `logrotate.set`: one directive of logrotate's configuration, or of one block in it.
 //!
-//! Law: only the line that is asked for changes; whatever else stands in the files stays.
+//! Only the line that is asked for changes; whatever else stands in the files stays.
 
 pub(crate) mod config;
 pub(crate) mod functions;

@@ -1,6 +1,7 @@
 //! States of the module `module`: execution functions, called while states run.
 //!
-//! Law: only functions that are there are called, and all of those that are named are looked for before the first runs.
+//! Law: only functions that are there are called, and all of those that are named are looked for before the first
+//! runs (held by `both_ways_of_calling`).
 
 use zagent_compiler::{CallError, Compat, FunctionCall, schema};
 use zagent_config::{Map, Value};

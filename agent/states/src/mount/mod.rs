@@ -1,6 +1,7 @@
 //! States of the module `mount`: what is mounted now, and what after a boot.
 //!
-//! Law: other lines of `/etc/fstab` stay as they are, and what is mounted stays so unless its device or options differ.
+//! Law: other lines of `/etc/fstab` stay as they are, and what is mounted stays so unless its device or options
+//! differ (held by `a_line_of_the_table_comes_and_goes`).
 
 pub(crate) mod functions;
 pub(crate) mod mounts;

@@ -1,6 +1,7 @@
 //! States of the module `network` on Debian: entries of `/etc/network/interfaces`, scripts of routes, the host's name.
 //!
-//! Law: entries of other interfaces stay as they are, and an interface is taken down only when its own entry changed.
+//! Law: entries of other interfaces stay as they are, and an interface is taken down only when its own entry
+//! changed (held by `entries_of_others_stay`).
 
 pub(crate) mod functions;
 

@@ -1,6 +1,6 @@
 //! States of the module `nftables`: rules, chains, tables and policies, by `nft`.
 //!
-//! Law: a revert restores a table as a whole.
+//! A revert restores a table as a whole.
 
 pub(crate) mod rule;
 

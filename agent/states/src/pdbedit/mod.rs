@@ -1,7 +1,7 @@
 //! States of the module `pdbedit`: accounts of Samba.
 //!
-//! Law: neither a password nor what is kept of one is a word of a program, and no account is open to everybody, not even
-//! for a moment.
+//! Law: neither a password nor what is kept of one is a word of a program, and no account is open to everybody, not
+//! even for a moment (held by `a_new_account_is_proven_by_something`).
 
 #![expect(clippy::disallowed_methods, reason = "a changed password gets the current time")]
 

@@ -1,6 +1,6 @@
 //! Packages of several states in one transaction: who may come along, and whose is what came.
 //!
-//! Law: a neighbour comes along only when it is done in the same way and can be had; it still answers for itself.
+//! A neighbour comes along only when it is done in the same way and can be had; it still answers for itself.
 
 use zagent_compiler::Chunk;
 

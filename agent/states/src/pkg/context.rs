@@ -1,8 +1,9 @@
 //! Where package states do their work: the database of the run, the catalogue, and transactions that can be undone.
 //!
-//! Law: a transaction is rehearsed before it is done, so that what cannot be is refused whole, and all that it touches is noted.
-//! The catalogue is fetched at most once a run, whatever came of it: one repository that is down does not keep from what others
-//! have.
+//! Law: a transaction is rehearsed before it is done, so that what cannot be is refused whole, and all that it
+//! touches is noted. The catalogue is fetched at most once a run, whatever came of it: one repository that is down
+//! does not keep from what others have (held by
+//! `repositories_are_asked_once_a_run_even_when_one_cannot_be_reached`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

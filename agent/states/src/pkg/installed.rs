@@ -1,7 +1,8 @@
 //! `pkg.installed`: packages that should be there, in versions that will do.
 //!
-//! Law: states of one level go into one transaction; each tells its own changes at its own turn, and a neighbour that cannot
-//! be served fails alone.
+//! Law: states of one level go into one transaction; each tells its own changes at its own turn, and a neighbour
+//! that cannot be served fails alone (held by
+//! `packages_of_one_level_are_one_transaction_and_a_bad_one_fails_alone`).
 
 use std::collections::BTreeMap;
 

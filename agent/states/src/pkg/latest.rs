@@ -1,6 +1,6 @@
 //! `pkg.latest` and `pkg.uptodate`: packages, or all of them, at the newest version that can be had.
 //!
-//! Law: a run that changes things asks a fresh catalogue, once; a dry run asks the one that is there.
+//! A run that changes things asks a fresh catalogue, once; a dry run asks the one that is there.
 
 use zagent_config::Value;
 

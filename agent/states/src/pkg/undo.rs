@@ -1,6 +1,6 @@
 //! Packages as a revert puts them back: those that one transaction touched, together.
 //!
-//! Law: what came is removed, not purged: what was written since may matter to somebody. Nothing else goes along.
+//! What came is removed, not purged: what was written since may matter to somebody. Nothing else goes along.
 
 use zagent_config::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! States of the module `pkgrepo`: where packages come from.
 //!
-//! Law: a repository is a change of files that is thought out first and written then; a look and an act think the same.
+//! A repository is a change of files that is thought out first and written then; a look and an act think the same.
 
 pub(crate) mod apt;
 pub(crate) mod functions;

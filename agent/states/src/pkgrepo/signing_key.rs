@@ -1,6 +1,7 @@
 //! Keys that sign packages: an address, a text or the number of a key in, a keyring that apt reads out.
 //!
-//! Law: a key that is asked for by its number is taken only when it has that number.
+//! Law: a key that is asked for by its number is taken only when it has that number (held by
+//! `armour_comes_off_and_is_checked`).
 
 use std::path::{Path, PathBuf};
 use zagent_config::mask::redact_logins;

@@ -1,6 +1,7 @@
 //! States of the module `schedule`: runs of the agent by its own clock, in a file of its configuration.
 //!
-//! Law: what the agent's clock cannot do is refused, never done in another way. A daemon that runs reads the file at once.
+//! Law: what the agent's clock cannot do is refused, never done in another way. A daemon that runs reads the file
+//! at once (held by `jobs_become_entries`, `whatever_runs_the_agent_is_told_of_jobs`).
 
 use std::path::{Path, PathBuf};
 

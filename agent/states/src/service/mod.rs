@@ -1,7 +1,8 @@
 //! States of the module `service`: what runs, what starts with the host, what is kept from it.
 //!
-//! Law: only what is declared is touched: without `enable` nobody looks whether a service starts with the host. A service
-//! that was told to start and does not run is a failure with what its manager knows about it.
+//! Law: only what is declared is touched: without `enable` nobody looks whether a service starts with the host. A
+//! service that was told to start and does not run is a failure with what its manager knows about it (held by
+//! `a_service_that_does_not_start_is_reported_with_its_journal`).
 
 pub mod functions;
 

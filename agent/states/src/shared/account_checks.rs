@@ -1,7 +1,8 @@
 //! What is asked of users and groups in, why the programs that change them would refuse it out.
 //!
-//! Law: only what every such program refuses is refused here, before anything is changed. Who would be there by then counts:
-//! the host's own, and in a dry run those that states before would have made.
+//! Law: only what every such program refuses is refused here, before anything is changed. Who would be there by
+//! then counts: the host's own, and in a dry run those that states before would have made (held by
+//! `names_that_no_program_takes_are_refused`, `who_would_be_there_by_then_counts`).
 
 use crate::StateError;
 use crate::assumed_accounts;

@@ -1,7 +1,8 @@
 //! Libraries of languages: a program that keeps them (pip, gem, npm) in, which there are and changes of them out.
 //!
-//! Law: a library is undoable like a package. An address may hold a password: it goes by the environment or a private file,
-//! never into the words of a command, which everybody sees, nor into comments.
+//! Law: a library is undoable like a package. An address may hold a password: it goes by the environment or a
+//! private file, never into the words of a command, which everybody sees, nor into comments (held by
+//! `no_login_is_shown`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Libraries that are to be installed or removed in, a state that does it out: the logic that `gem` and `npm` share.
 //!
-//! Law: what differs between the programs is data (a [`LangPkgFunction`]) or a method of [`LangPkgStates`].
+//! Law: what differs between the programs is data (a [`LangPkgFunction`]) or a method of [`LangPkgStates`] (held by
+//! `LangPkgFunction`, `LangPkgStates`).
 
 use zagent_config::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! Rules, chains and tables of a packet filter in, a state out: the logic that `iptables` and `nftables` share.
 //!
-//! Law: the syntax of rules and the calls of programs are behind [`FirewallItem`].
+//! Law: the syntax of rules and the calls of programs are behind [`FirewallItem`] (held by `FirewallItem`).
 
 use std::path::PathBuf;
 

@@ -1,6 +1,7 @@
 //! A planner in, a state out: the planner inspects the host and says what is to be done, and the one state here does it.
 //!
-//! Law: what was there before is noted before it changes, so that a revert takes away only what was new.
+//! Law: what was there before is noted before it changes, so that a revert takes away only what was new (held by
+//! `a_thing_is_put_back_unless_somebody_else_changed_it`).
 
 use zagent_config::{Map, Value};
 

@@ -1,6 +1,7 @@
 //! What databases, engines and volume managers keep in, the same restored by a revert out.
 //!
-//! Law: a check uses the password of a server, and no journal holds it.
+//! Law: a check uses the password of a server, and no journal holds it (held by
+//! `a_check_has_the_password_and_the_journal_has_not`).
 
 use zagent_config::{Map, Value};
 

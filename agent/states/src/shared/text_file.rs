@@ -1,6 +1,6 @@
 //! A text that should hold something in, a state out: what `host`, `alias`, `ini`, `ssh_auth` and `cron` share.
 //!
-//! Law: `check` and `apply` make the same edit in memory, and `apply` writes what came out. What the edit does not touch
+//! `check` and `apply` make the same edit in memory, and `apply` writes what came out. What the edit does not touch
 //! stays byte for byte.
 
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! A node in, the same node with all execution functions out: those on data (`test.echo`, `match.grain`, `pillar.get`) beside
 //! those that look at the machine.
 //!
-//! Law: what templates can call, states can call (`module.run`, a guard's `fun`), with the same answer.
+//! Law: what templates can call, states can call (`module.run`, a guard's `fun`), with the same answer (held by
+//! `both_ways_of_calling`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What `user.present` does to a host: makes a user, or changes what differs.
 //!
-//! Law: what was done is told even when the rest failed.
+//! What was done is told even when the rest failed.
 
 use std::path::Path;
 

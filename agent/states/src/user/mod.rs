@@ -1,6 +1,6 @@
 //! `user.present`: a user as it should be.
 //!
-//! Law: only what is given is compared. A hash is compared and set, and never shown.
+//! Only what is given is compared. A hash is compared and set, and never shown.
 
 pub(crate) mod absent;
 pub(crate) mod functions;

@@ -1,6 +1,7 @@
 //! `x509.crl_managed`: certificates that are revoked in, the list that `openssl ca` signs out.
 //!
-//! Law: the time of a revocation that is not declared is the time at which the list is made, and is not compared.
+//! Law: the time of a revocation that is not declared is the time at which the list is made, and is not compared
+//! (held by `numbers_and_times_of_the_index`).
 
 use jiff::Timestamp;
 use zagent_config::value::python_str;

@@ -1,7 +1,8 @@
 //! States of the module `x509`: private keys, requests, certificates and lists of revoked ones, by the program `openssl`.
 //!
 //! Law: what would be made now is compared with what exists; only serial numbers, dates and signatures may differ.
-//! Files are read and written through the context, so that a dry run predicts a whole chain of them.
+//! Files are read and written through the context, so that a dry run predicts a whole chain of them (held by
+//! `a_key_a_request_and_a_signed_certificate`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,7 +1,7 @@
 //! Keys, requests and certificates by the program `openssl`: what is asked for in, PEM out, and what a PEM holds.
 //!
-//! Law: keys pass through a directory that only we can read and that is gone afterwards, or by standard input; a passphrase
-//! stands in the environment alone.
+//! Keys pass through a directory that only we can read and that is gone afterwards, or by standard input; a
+//! passphrase stands in the environment alone.
 
 use std::path::PathBuf;
 use std::time::Duration;

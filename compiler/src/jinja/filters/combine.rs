@@ -1,6 +1,6 @@
 //! Python's itertools as Salt offers them: combinations of items.
 //!
-//! Law: the number of combinations is checked before the first is made.
+//! Law: the number of combinations is checked before the first is made (held by `hostile_values_fail_quickly`).
 
 use minijinja::value::Value;
 use minijinja::{Error, State};

@@ -1,6 +1,7 @@
 //! Filters that read from the host or need random numbers; the caller provides both.
 //!
-//! Law: no file, no name service, no clock and no random number is reached from here directly.
+//! Law: no file, no name service, no clock and no random number is reached from here directly (held by
+//! `pure_modules_do_not_touch_the_machine`).
 
 use base64::Engine as _;
 use minijinja::value::Value;

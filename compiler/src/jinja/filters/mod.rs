@@ -1,7 +1,8 @@
 //! Jinja2's and Salt's filters.
 //!
 //! Law: the output is Jinja2's and Salt's, not minijinja's; nothing here uses the host, the clock or random numbers
-//! except through the [`FilterHost`].
+//! except through the [`FilterHost`] (held by `values_behave_as_in_python`,
+//! `pure_modules_do_not_touch_the_machine`).
 
 mod collect;
 mod combine;

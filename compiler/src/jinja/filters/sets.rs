@@ -1,6 +1,6 @@
 //! Salt's set operations on lists, and its comparisons of lists and dictionaries.
 //!
-//! Law: the order is that of the first list. For tuples and strings, Salt returns Python sets, whose order is random.
+//! The order is that of the first list. For tuples and strings, Salt returns Python sets, whose order is random.
 
 use minijinja::value::Value;
 use minijinja::{Error, State};

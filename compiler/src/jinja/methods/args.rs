@@ -1,6 +1,7 @@
 //! The arguments of a call, bound to parameter names as Python binds them.
 //!
-//! Law: every error names the function and what is wrong with the call.
+//! Law: every error names the function and what is wrong with the call (held by
+//! `messages_name_the_filter_or_method_and_the_types`).
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};

@@ -1,6 +1,6 @@
 //! `'{} {name!r:>10}'.format(…)`: replacement fields, as Jinja's sandbox resolves them.
 //!
-//! Law: attributes that start with `_` are rejected.
+//! Law: attributes that start with `_` are rejected (held by `values_behave_as_in_python`).
 
 use minijinja::value::Value;
 use minijinja::{Error, State};

@@ -1,7 +1,8 @@
 //! Python's methods on template values: strings, numbers, lists, tuples and dictionaries.
 //!
-//! Law: what Python changes in place is changed in place; a method that does not exist is an error that names
-//! the type; names that start with `_` are rejected, as in Salt's sandbox.
+//! Law: what Python changes in place is changed in place; a method that does not exist is an error that names the
+//! type; names that start with `_` are rejected, as in Salt's sandbox (held by `values_behave_as_in_python`,
+//! `messages_name_the_filter_or_method_and_the_types`).
 
 pub mod args;
 mod bytes;

@@ -1,6 +1,7 @@
 //! Python's ordering of template values, and its stable sort.
 //!
-//! Law: what Python cannot order (`1 < 'a'`) is an error, never an arbitrary order.
+//! Law: what Python cannot order (`1 < 'a'`) is an error, never an arbitrary order (held by
+//! `values_behave_as_in_python`).
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
 //! How large a value a template may make: the limits of the current render on this thread.
 //!
-//! Law: without a scope the default limits apply, so nothing is unbounded.
+//! Law: without a scope the default limits apply, so nothing is unbounded (held by `scopes_nest`).
 //!
 //! Why not a field of every object: lists and dictionaries are made in places that do not know the limits
 //! (minijinja's operators, conversions), and a template renders on one thread.

@@ -1,6 +1,7 @@
 //! Converts between compiler values and template values, and between minijinja's containers and zagent's.
 //!
-//! Law: data that no template has read is returned unchanged, including positions.
+//! Law: data that no template has read is returned unchanged, including positions (held by
+//! `data_is_returned_unchanged`).
 
 use std::cell::Cell;
 use std::cmp::Ordering;

@@ -1,6 +1,7 @@
 //! Keys of template dictionaries: any hashable value, with Python's equality.
 //!
-//! Law: `1`, `1.0` and `true` are the same key; lists and dictionaries cannot be keys.
+//! Law: `1`, `1.0` and `true` are the same key; lists and dictionaries cannot be keys (held by
+//! `numbers_and_booleans_are_one_key`, `tuples_are_keys_when_their_items_are`).
 
 use std::hash::{Hash, Hasher};
 

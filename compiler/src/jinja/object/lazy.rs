@@ -1,6 +1,6 @@
 //! A dictionary whose values are fetched on demand: grains.
 //!
-//! Law: a value is fetched once; changes by a template are visible to all templates that share the object.
+//! A value is fetched once; changes by a template are visible to all templates that share the object.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,9 @@
 //! Template values that behave like Python's: dictionaries and lists that change in place and are shared.
 //!
 //! Law: no lock is held while another value is compared, printed or called; any value that a template builds can be
-//! printed, compared, converted and dropped without overflowing the stack.
+//! printed, compared, converted and dropped without overflowing the stack (held by
+//! `a_value_that_contains_itself_prints_and_compares_and_is_rejected_as_data`,
+//! `deep_nesting_is_dropped_without_recursion`).
 //!
 //! # What minijinja's operators do with these objects
 //!

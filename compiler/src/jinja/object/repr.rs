@@ -1,7 +1,8 @@
 //! Template values to text, as Python's `str()` and `repr()` write them.
 //!
 //! Law: never fails, never overflows the stack: a value that contains itself or is nested too deep prints as `...`,
-//! and one larger than the limit is cut just beyond it, so that the next check rejects it.
+//! and one larger than the limit is cut just beyond it, so that the next check rejects it (held by
+//! `unusual_values_neither_panic_nor_overflow`).
 
 use std::fmt::Write as _;
 

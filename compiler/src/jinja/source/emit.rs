@@ -1,7 +1,8 @@
 //! The statements of a template in, minijinja's dialect out.
 //!
-//! Law: a block hides what Jinja2 hides. Where minijinja would leak a name from a block, an empty `with` keeps it inside;
-//! an import without context runs inside a macro, which sees the render's own variables and nothing from the importer.
+//! Law: a block hides what Jinja2 hides. Where minijinja would leak a name from a block, an empty `with` keeps it
+//! inside; an import without context runs inside a macro, which sees the render's own variables and nothing from
+//! the importer (held by `tests/corpus`).
 
 use super::ast::{
     AssignTarget, AstExpr, ExprKind, FilterCall, LoadFormat, MacroSignature, Stmt, StmtKind, StmtList,

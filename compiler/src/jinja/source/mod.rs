@@ -1,6 +1,7 @@
 //! Jinja2 with Salt's extension in, minijinja's dialect out.
 //!
-//! Law: line numbers do not change, and every position of the result maps back to its position in the source.
+//! Law: line numbers do not change, and every position of the result maps back to its position in the source (held
+//! by `rendered_lines_have_their_source`).
 //!
 //! minijinja has no way to add tags, and differs from Jinja2 in small things: literals that cannot be changed, imports
 //! that see everything, operators that never fail. So a template is parsed here with Jinja2's grammar and rewritten

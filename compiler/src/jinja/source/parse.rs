@@ -1,6 +1,7 @@
 //! Tokens in, a syntax tree out: the statements of Jinja2 and of Salt's extension.
 //!
-//! Law: what Jinja2 rejects is rejected, with the position and the expected word.
+//! Law: what Jinja2 rejects is rejected, with the position and the expected word (held by
+//! `every_error_matches_its_golden_file`).
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The delimiters and whitespace rules of a template, from `jinja_env`, `jinja_sls_env` and the `#jinja2:` header.
 //!
-//! Law: a known option is applied, an unknown one is ignored as in Salt, one with an invalid value is an error.
+//! A known option is applied, an unknown one is ignored as in Salt, one with an invalid value is an error.
 
 use zagent_config::{Map, Value};
 

@@ -1,6 +1,7 @@
 //! Any YAML text in, nodes out, from the events of a full parser.
 //!
-//! Law: for any hostile text, the result is a node tree or an error, nothing else.
+//! Law: for any hostile text, the result is a node tree or an error, nothing else (held by `no_text_panics`,
+//! `no_bytes_panic`, `the_parser_never_gives_up`).
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};

@@ -1,7 +1,8 @@
 //! Nodes in, values out: tags, merge keys, shared anchors.
 //!
 //! Law: merging is Salt's. Keys from `<<` come first, in the order of the lists read backwards; a key that the
-//! mapping has itself is not merged (compared as written); a key from two merged mappings is an error.
+//! mapping has itself is not merged (compared as written); a key from two merged mappings is an error (held by
+//! `texts_read_as_salt_reads_them`).
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,8 @@
 //! The text of a plain scalar in, a value out, by the rules of YAML 1.1 as Salt applies them.
 //!
-//! Law: what a text *is* depends on the text alone. `0644` is the integer 644 (Salt drops leading zeros), `-0644` is
-//! octal (Salt looks at the first character only), dates stay strings, `y` and `n` are strings.
+//! Law: what a text *is* depends on the text alone. `0644` is the integer 644 (Salt drops leading zeros), `-0644`
+//! is octal (Salt looks at the first character only), dates stay strings, `y` and `n` are strings (held by
+//! `integers_are_salts`, `floats_need_a_point`, `everything_else_is_a_string`).
 
 use super::timestamp::is_timestamp;
 

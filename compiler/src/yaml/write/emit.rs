@@ -1,6 +1,7 @@
 //! The lines of a YAML text: indentation, indicators and folding.
 //!
-//! Law: a line is folded only at a single space, and only once it has passed the width.
+//! Law: a line is folded only at a single space, and only once it has passed the width (held by
+//! `values_are_written_as_salt_writes_them`).
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,8 @@
 //! What differs from the files below: names that lead elsewhere or nowhere, and entries that are new or changed.
 //!
-//! Law: a name is looked up as the kernel would, link by link, so that a path through a changed directory or link leads where
-//! it would lead after the changes. A directory that has a name of its own here shows nothing of what is below.
+//! Law: a name is looked up as the kernel would, link by link, so that a path through a changed directory or link
+//! leads where it would lead after the changes. A directory that has a name of its own here shows nothing of what
+//! is below (held by `the_overlay_answers_as_the_disk_would`, `a_directory_that_is_made_again_is_empty`).
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};

@@ -1,7 +1,8 @@
 //! Files with changes that are in memory only: what a dry run gives to states, so that a later one sees what an earlier one
 //! would have done.
 //!
-//! Law: everything answers as the disk would have after the same changes, and nothing below is ever changed.
+//! Law: everything answers as the disk would have after the same changes, and nothing below is ever changed (held
+//! by `the_overlay_answers_as_the_disk_would`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,7 +1,9 @@
 //! A container as it is declared in, options for the program `docker` or `podman` and what differs from what it shows out.
 //!
-//! Law: only what is declared is compared, except for variables, labels, directories and ports: of these a container has what is
-//! declared and what its image brings, and nothing else. What a variable holds is neither among the words of the program nor shown.
+//! Law: only what is declared is compared, except for variables, labels, directories and ports: of these a
+//! container has what is declared and what its image brings, and nothing else. What a variable holds is neither
+//! among the words of the program nor shown (held by `what_is_no_longer_declared_differs`,
+//! `what_a_variable_holds_is_not_shown`).
 
 pub(crate) mod differences;
 pub(crate) mod networks;

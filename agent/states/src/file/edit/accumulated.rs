@@ -1,7 +1,7 @@
 //! `file.accumulated`: texts that states collect for a file that another state writes.
 //!
-//! Law: collecting changes nothing on the host. The texts come out in the order of the plan, in whatever order the states that
-//! collected them ran.
+//! Collecting changes nothing on the host. The texts come out in the order of the plan, in whatever order the
+//! states that collected them ran.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! `file.blockreplace`: what stands between two marks is ours, the rest of the file is not.
 //!
-//! Law: a start mark without an end mark after it is a failure; nothing is cut off then.
+//! Law: a start mark without an end mark after it is a failure; nothing is cut off then (held by
+//! `edits_do_and_say_what_salts_do`).
 
 use zagent_config::Value;
 

@@ -1,6 +1,6 @@
 //! Two lists of lines in, the lines of a unified diff out, as Salt's edits report it.
 //!
-//! Law: a diff is bounded; what is left out is counted.
+//! Law: a diff is bounded; what is left out is counted (held by `long_diffs_are_cut`).
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 

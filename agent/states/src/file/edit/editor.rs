@@ -1,7 +1,7 @@
 //! A file and an edit of its text in, a state out.
 //!
-//! Law: `check` and `apply` do the same edit in memory; they differ only in that `apply` writes what came out. A file that the
-//! edit leaves as it is, is not written.
+//! Law: `check` and `apply` do the same edit in memory; they differ only in that `apply` writes what came out. A
+//! file that the edit leaves as it is, is not written (held by `edits_do_and_say_what_salts_do`).
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! `file.append` and `file.prepend`: texts that a file should hold, at its end or at its start.
 //!
-//! Law: a text that is in the file already, whatever the space between its words, is not written again.
+//! Law: a text that is in the file already, whatever the space between its words, is not written again (held by
+//! `words_are_found_whatever_the_space`).
 
 use zagent_config::{Map, Value};
 

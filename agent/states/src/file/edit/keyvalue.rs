@@ -1,6 +1,7 @@
 //! `file.keyvalue`: keys and their values, one on a line, with something between them.
 //!
-//! Law: of every key as many lines stay as `count` says; what else the file holds stays as it is, unless `prune` asks.
+//! Law: of every key as many lines stay as `count` says; what else the file holds stays as it is, unless `prune`
+//! asks (held by `edits_do_and_say_what_salts_do`).
 
 use zagent_config::Value;
 use zagent_config::value::python_str;

@@ -1,6 +1,7 @@
 //! `file.line`: one line, found by what stands in it or beside it, is put there, replaced or taken away.
 //!
-//! Law: Salt's own rules, odd ones included: `delete` takes the lines equal to the first match, `replace` the first match alone.
+//! Law: Salt's own rules, odd ones included: `delete` takes the lines equal to the first match, `replace` the first
+//! match alone (held by `edits_do_and_say_what_salts_do`).
 
 use super::editor::{EditBackup, EditResult, MissingFile, TextEditor};
 use super::python_regex::{PythonRegex, RegexFlags};

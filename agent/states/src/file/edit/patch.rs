@@ -1,7 +1,7 @@
 //! `file.patch`: a unified diff, applied to a file or to the files of a directory.
 //!
-//! Law: all files of a patch are worked out in memory first; when one hunk does not fit, nothing is written. A file that has
-//! the change already is left as it is.
+//! Law: all files of a patch are worked out in memory first; when one hunk does not fit, nothing is written. A file
+//! that has the change already is left as it is (held by `patches_apply_as_salts_do`).
 
 pub mod apply;
 pub mod options;

@@ -1,7 +1,7 @@
 //! A Python pattern and its flags in, searches and replacements as Python's `re` does them out.
 //!
-//! Law: a pattern that would run away ends in words. Most of Salt's edits search bytes, where `\w`, `\d` and `\s` know ASCII
-//! alone; they do so here as well.
+//! Law: a pattern that would run away ends in words. Most of Salt's edits search bytes, where `\w`, `\d` and `\s`
+//! know ASCII alone; they do so here as well (held by `replaces_as_python_does`, `a_hostile_pattern_ends`).
 
 use fancy_regex::{Captures, Regex, RegexBuilder};
 use zagent_config::Value;

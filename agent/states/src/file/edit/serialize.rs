@@ -1,6 +1,7 @@
 //! `file.serialize`: a value, written into a file in some format.
 //!
-//! Law: with `merge_if_exists` a file that already holds what is asked for is left as it is, however it is written.
+//! Law: with `merge_if_exists` a file that already holds what is asked for is left as it is, however it is written
+//! (held by `edits_do_and_say_what_salts_do`).
 
 pub mod format;
 pub(crate) mod ini;

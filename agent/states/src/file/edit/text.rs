@@ -1,6 +1,7 @@
 //! Bytes of a file into text and lines, and back, where lines end as Python says they do.
 //!
-//! Law: joining the lines of a text gives the text; nothing is lost that an edit did not touch.
+//! Law: joining the lines of a text gives the text; nothing is lost that an edit did not touch (held by
+//! `lines_end_where_python_says`, `encodings_go_there_and_back`).
 
 use crate::StateError;
 

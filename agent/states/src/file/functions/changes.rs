@@ -1,6 +1,6 @@
 //! `file.*` that act: lines, directories, links, owners, modes.
 //!
-//! Law: as for states, a file is whole or not there at all.
+//! Law: as for states, a file is whole or not there at all (held by `files_are_made_changed_and_removed`).
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Files of apt's sources in, the same files with an entry put in or taken out.
 //!
-//! Law: a line that is not about the entry stays as it is, to the byte. Nothing is written here: what should be written is
-//! handed back.
+//! Law: a line that is not about the entry stays as it is, to the byte. Nothing is written here: what should be
+//! written is handed back (held by `lines_are_read_and_written`, `a_file_that_is_no_text_is_left_alone`).
 
 pub(crate) mod entry;
 #[cfg(test)]

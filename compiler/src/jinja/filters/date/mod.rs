@@ -1,7 +1,8 @@
 //! A date in common notations in, a date and a time of day out.
 //!
-//! Law: the time of day is the written one. A time zone is read and ignored, as in Salt; a day that a month does not
-//! have carries over into the next month.
+//! Law: the time of day is the written one. A time zone is read and ignored, as in Salt; a day that a month does
+//! not have carries over into the next month (held by `dates_are_read_as_salt_reads_them`,
+//! `odd_dates_are_read_as_salt_reads_them`).
 
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::TimeZone;

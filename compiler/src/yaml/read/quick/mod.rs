@@ -1,9 +1,10 @@
 //! Plain YAML, as most states use it, in, values out, in one pass and without events.
 //!
-//! Law: it reads a strict part of the language (block lists and mappings, scalars of all five styles, flow collections;
-//! no tags, anchors, merges, directives, tabs between tokens or second documents), and leaves everything that it is not
-//! sure of to the full reader. So it never reports an error, and when it returns a value, the full reader returns the
-//! same value with the same positions. A property test checks that.
+//! Law: it reads a strict part of the language (block lists and mappings, scalars of all five styles, flow
+//! collections; no tags, anchors, merges, directives, tabs between tokens or second documents), and leaves
+//! everything that it is not sure of to the full reader. So it never reports an error, and when it returns a value,
+//! the full reader returns the same value with the same positions (held by
+//! `the_quick_reader_is_never_wrong_on_pieces`, `the_quick_reader_is_never_wrong_on_blocks`).
 //!
 //! Every function that reads a node starts at its first character and ends at the first character of the next token on
 //! a later line, whose column is in `column`.

@@ -1,6 +1,7 @@
 //! Hunks and the lines of a file in, the patched file out, found as the program `patch` finds the places.
 //!
-//! Law: a hunk fits only where its lines stand; context may be off by some lines of place, and at its edges by `fuzz` lines.
+//! Law: a hunk fits only where its lines stand; context may be off by some lines of place, and at its edges by
+//! `fuzz` lines (held by `hunks_are_found_where_they_stand`, `what_does_not_fit_is_told`).
 
 use super::parse::{Hunk, HunkLineKind};
 

@@ -1,6 +1,6 @@
 //! The command line of the program `patch` into what of it can be done here.
 //!
-//! Law: an option that is not understood is refused, not ignored.
+//! Law: an option that is not understood is refused, not ignored (held by `options_are_understood_or_refused`).
 
 use super::apply::PatchLeniency;
 use crate::StateError;

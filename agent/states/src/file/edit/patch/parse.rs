@@ -1,6 +1,7 @@
 //! The text of a patch into files and their hunks.
 //!
-//! Law: unified diffs alone; what is none is refused, never half understood.
+//! Law: unified diffs alone; what is none is refused, never half understood (held by
+//! `refuses_what_is_no_unified_diff`).
 
 /// What a line of a hunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

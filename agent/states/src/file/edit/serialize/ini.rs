@@ -1,6 +1,7 @@
 //! A value into the text that Python's `configparser` writes, and such a text back into a value.
 //!
-//! Law: names of options are written in lower case, values as text; a text that Python refuses is refused.
+//! Law: names of options are written in lower case, values as text; a text that Python refuses is refused (held by
+//! `reads_as_python_does`, `refuses_as_python_does`).
 
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};

@@ -1,6 +1,6 @@
 //! A value into TOML as Python's `toml` prints it, and back.
 //!
-//! Law: what is printed is TOML, also where that library would print a text that nobody can read (control characters and
+//! What is printed is TOML, also where that library would print a text that nobody can read (control characters and
 //! backslashes in strings).
 
 use std::fmt::Write as _;
