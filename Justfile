@@ -53,7 +53,7 @@ bench:
 
 # The program that we ship, in target/dist; about ten minutes.
 dist:
-    cargo build --profile dist --locked
+    cargo build --profile dist --config .cargo/dist.toml --locked
 
 # Build the book.
 book:

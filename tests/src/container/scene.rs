@@ -10,7 +10,7 @@ use super::{Node, Server, eventually};
 /// The time limit from a push until it is applied: a poll, a fetch and a run.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The shipped program: `RELEASE_BIN`, else the output of `cargo build --profile dist`.
+/// The shipped program: `RELEASE_BIN`, else the output of `just dist`.
 ///
 /// # Panics
 /// When there is none.
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 pub fn program() -> PathBuf {
     let built = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/dist/zagent"));
     let path = std::env::var_os("RELEASE_BIN").map_or_else(built, PathBuf::from);
-    assert!(path.is_file(), "no {}: cargo build --profile dist, or set RELEASE_BIN", path.display());
+    assert!(path.is_file(), "no {}: run `just dist`, or set RELEASE_BIN", path.display());
     path
 }
 
