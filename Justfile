@@ -34,6 +34,10 @@ faults:
     IDLE_TURNS=100 cargo test -p zagent-cache --test idle --test disk_full
     CRASH_POINTS=1000 FLIPS=100000 PACK_CASES=1000 cargo test -p zagent-cache --test it -- crash:: flip:: source::packs
 
+# Full disks: every place, command and amount of free space; needs root.
+full-disk:
+    FULL_DISK=all cargo test -p zagent --test it -- full_disk:: --nocapture
+
 # A hundred thousand histories of fleets on virtual time, and one fleet of ten thousand nodes; SEED=N repeats one history.
 fleets histories='100000' nodes='10000':
     HISTORIES={{ histories }} NODES={{ nodes }} cargo test -p zagent-tests --test it -- fleet:: --nocapture

@@ -46,6 +46,7 @@ pub use object_store::{ObjectStore, StoredCommit};
 pub use record::{FileRecord, GenerationRecord, TreeFileStamp};
 pub use refusal::{CacheError, Refusal, TamperError};
 pub use repair::RepairReport;
+pub use replay_floor::damaged_replay_records;
 pub use repository::GitRepository;
 pub use stage::{DIR_PREFIX, StagedRevision};
 pub use tree_listing::CacheLimits;

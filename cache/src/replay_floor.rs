@@ -55,6 +55,18 @@ enum FloorCopy {
     Good(ReplayFloor),
 }
 
+/// The replay protection records that cannot be used: one that is missing or damaged while the other is not, or both.
+#[must_use]
+pub fn damaged_replay_records(paths: &Paths) -> Vec<PathBuf> {
+    let places = [paths.floor(), paths.floor_copy()];
+    let copies = places.each_ref().map(|place| FloorCopy::read(place));
+    if copies.iter().all(|copy| matches!(copy, FloorCopy::Missing)) {
+        return Vec::new();
+    }
+    let is_bad = |copy: &FloorCopy| !matches!(copy, FloorCopy::Good(_));
+    places.into_iter().zip(&copies).filter(|(_, copy)| is_bad(copy)).map(|(place, _)| place).collect()
+}
+
 impl ReplayFloor {
     /// Reads both records; also returns the paths of those that need a rewrite.
     ///

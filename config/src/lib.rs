@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod codes;
 pub mod cron;
 pub mod diagnostic;
+pub mod disk_space;
 pub mod durable;
 mod function_error;
 pub mod glob;

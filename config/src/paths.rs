@@ -101,6 +101,8 @@ below! {
     floor_copy "trust/floor";
     /// The last known state of remotes and runs.
     memory "state/memory";
+    /// How much space the agent used when it was last counted.
+    space "state/space";
     /// The last valid configuration.
     last_config "state/config.yaml";
     /// The generation that has not passed its health checks yet.
@@ -127,12 +129,22 @@ below! {
     backups "state/backups";
     /// The history of runs.
     history "state/history";
-    /// The history store; safe to delete at any time.
+    /// One line per run, oldest first.
+    history_index "state/history/index";
+    /// The lines before those in the index.
+    history_index_old "state/history/index.old";
+    /// What runs changed, one file per run.
+    history_runs "state/history/runs";
+    /// The history of an earlier version: its store, which is not read.
     history_store "state/history/store";
-    /// Runs that are not in the store yet, one file each.
+    /// Where that store is set aside.
+    history_store_old "state/history/store.old";
+    /// The history of an earlier version: runs that are taken over.
     history_spool "state/history/spool";
     /// The node's own key, which signs its reports.
     key "trust/node.key";
+    /// A key that was damaged and replaced.
+    key_aside "trust/node.key.damaged";
     /// The keys of other nodes as they were first seen, as in `allowed_signers`.
     nodes "trust/nodes";
     /// Agent binaries, one directory per version.
@@ -145,8 +157,12 @@ below! {
     watchdog "state/watchdog";
     /// Heartbeats of the watchdog and its child.
     heartbeats "state/heartbeats";
+    /// A heartbeat store that could not be used.
+    heartbeats_aside "state/heartbeats.damaged";
     /// The board of a single machine.
     board "state/board";
+    /// A store of that board that could not be used.
+    board_aside "state/board/store.damaged";
     /// The run lock: one run at a time; names its holder.
     lock "run/lock";
     /// The socket that the command line talks to.

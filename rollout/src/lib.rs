@@ -18,6 +18,7 @@ pub mod plan;
 pub mod record;
 pub mod records;
 pub mod report;
+mod sled_call;
 pub mod slots;
 mod span;
 pub mod supervise;

@@ -5,6 +5,7 @@
 pub mod api;
 pub mod compile_job;
 pub mod compile_request;
+pub mod damage;
 pub mod drive_loop;
 pub mod error;
 pub mod event_loop;
@@ -19,6 +20,7 @@ pub mod plan_run;
 pub mod repo_layout;
 pub mod run_output;
 pub(crate) mod sd_notify;
+pub mod space;
 pub mod status;
 pub mod watchdog;
 

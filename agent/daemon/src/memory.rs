@@ -47,6 +47,8 @@ pub struct AgentMemory {
     pub rollbacks: u64,
     /// Last results of the health checks.
     pub health: Vec<HealthStatus>,
+    /// What is wrong with the states in the cache, while they cannot be fetched again.
+    pub tampered: Option<String>,
     /// When every file of the current generation was last hashed.
     pub verified: Option<Timestamp>,
     /// What is known about the testing branch.

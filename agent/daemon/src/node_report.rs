@@ -18,6 +18,7 @@ use zagent_rollout::board_stores::BoardRecords;
 use zagent_rollout::record::Component;
 use zagent_rollout::report::{AgentProcess, NodeActivity, NodeReport, ReportedRun};
 
+use super::damage::OwnDamage;
 use super::memory::AgentMemory;
 use super::operator_orders::OperatorOrders;
 use super::sync;
@@ -109,6 +110,8 @@ pub(crate) struct ReportInputs<'a> {
     pub revision: Option<&'a str>,
     pub memory: &'a AgentMemory,
     pub orders: &'a OperatorOrders,
+    /// Files of the agent that are damaged.
+    pub damaged: &'a [OwnDamage],
     pub windows: &'a [MaintenanceWindow],
     /// Start time of the daemon; none without a daemon.
     pub since: Option<Timestamp>,
@@ -117,11 +120,11 @@ pub(crate) struct ReportInputs<'a> {
 
 /// Builds the current report.
 pub(crate) fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> NodeReport {
-    let ReportInputs { revision, memory, orders, windows, since, now } = *moment;
+    let ReportInputs { revision, memory, orders, damaged, windows, since, now } = *moment;
     let zone = local_zone();
     let mut report = NodeReport {
         revision: revision.map(str::to_owned),
-        degraded: degraded_reason(orders, now),
+        degraded: degraded_reason(orders, damaged, now),
         hold: orders.rollout_obstacle(windows, now, &zone),
         updated_at: now,
         child: since.map(|since| own_process(since, now)),
@@ -156,15 +159,16 @@ fn own_process(since: Timestamp, now: Timestamp) -> AgentProcess {
     AgentProcess { pid: std::process::id(), uptime }
 }
 
-/// Why this node should not take part in a rollout: an operator holds it, or the operator's files cannot be
-/// read.
+/// Why this node should not take part in a rollout: an operator holds it, the operator's files cannot be read,
+/// or files of its own are damaged.
 ///
 /// Failed runs and a quarantined head are no such reason: the node may be waiting for exactly what is rolled
 /// out. They are visible in its last run, and a node whose runs failed before is not judged by its runs
 /// (`run_rejection`).
-fn degraded_reason(orders: &OperatorOrders, now: Timestamp) -> Option<String> {
+fn degraded_reason(orders: &OperatorOrders, damaged: &[OwnDamage], now: Timestamp) -> Option<String> {
     let pinned = || orders.pin.as_ref().map(|pin| pin.summary(now, &local_zone()));
-    orders.damaged.clone().or_else(pinned)
+    let own = || damaged.iter().find(|damage| damage.degraded).map(|damage| damage.message.clone());
+    orders.damaged.clone().or_else(own).or_else(pinned)
 }
 
 /// True when two reports are equal except for the time.

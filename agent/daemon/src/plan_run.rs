@@ -19,6 +19,7 @@ use crate::compile_job::{CompileJob, PlanWithPillar};
 use crate::error::AgentError;
 use crate::operator::pause::Pause;
 use crate::run_output::RunOutput;
+use crate::space;
 use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
 use zagent_run::history::{self, History};
@@ -71,7 +72,7 @@ pub fn run_manually(
 /// Fails when the history cannot be read.
 pub fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, AgentError> {
     let history = History::new(&job.settings.paths(), job.settings.run.keep);
-    match history.last(Timestamp::now()) {
+    match history.last() {
         Ok(last) => Ok(last.and_then(|head| head.reverts)),
         Err(error) => {
             let message = format!("which run? {}", zagent_config::error_chain(&error));
@@ -95,9 +96,15 @@ impl PlanRun<'_> {
     /// # Errors
     /// Why there was no run.
     pub(crate) fn run_and_record(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
+        if !self.order.test {
+            space::make_room(&self.job.settings).iter().for_each(|warning| output.warn(warning));
+        }
         let report = self.run(output)?;
         if report.mode != RunMode::Test {
             self.record_history(&report, output);
+            if space::has_written(&report) {
+                space::limit(&self.job.settings).iter().for_each(|warning| output.warn(warning));
+            }
         }
         Ok(report)
     }
@@ -119,10 +126,14 @@ impl PlanRun<'_> {
     fn record_history(&self, report: &RunReport, messages: &mut dyn RunOutput) {
         let job = self.job;
         let history = History::new(&job.settings.paths(), job.settings.run.keep);
-        let kept =
-            history.record(report, &job.mask(false)).and_then(|()| history.drain_if_full(report.start));
-        for error in kept.unwrap_or_else(|error| vec![error]) {
-            messages.warn(&zagent_config::error_chain(&error));
+        match history.record(report, &job.mask(false)) {
+            Ok(warnings) => {
+                warnings.iter().for_each(|warning| messages.warn(&zagent_config::error_chain(warning)));
+            }
+            Err(error) => {
+                let why = zagent_config::error_chain(&error);
+                messages.warn(&format!("this run is not in the history: {why}"));
+            }
         }
     }
 

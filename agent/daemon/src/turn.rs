@@ -25,6 +25,7 @@ use super::states_source::{self, SourceGuard, StatesSource};
 use super::sync::{self, StatesSync, SyncOptions, SyncOutcome};
 use super::turn_runner::TurnRunner;
 use crate::error::{AgentError, ExitStatus};
+use crate::space;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_host::{CancelToken, Machine};
@@ -71,6 +72,9 @@ impl Turn<'_> {
     /// # Errors
     /// Why there was no run.
     pub fn run(self, runner: &mut TurnRunner<'_>) -> Result<TurnOutcome, AgentError> {
+        if !self.test {
+            space::make_room(self.settings).iter().for_each(|warning| runner.warn(warning));
+        }
         let ended = self.run_turn(runner);
         // A daemon publishes reports itself.
         if !self.test && !self.partial && self.sync_options.is_some() && self.has_no_daemon() {
@@ -124,6 +128,9 @@ impl Turn<'_> {
             save_memory(&memory, &paths, runner);
         }
         let synced = synced?;
+        if matches!(synced, SyncOutcome::Published(_)) {
+            space::limit(self.settings).iter().for_each(|warning| runner.warn(warning));
+        }
         if let Some((why, words)) = obstacle {
             return self.stop_held(why, words, memory);
         }
@@ -271,8 +278,9 @@ impl Turn<'_> {
         let depth = if due { CheckDepth::Full } else { CheckDepth::Quick };
         let tampered = match generation.check(depth) {
             Ok(()) => {
-                if due && !self.test {
-                    memory.verified = Some(now);
+                if !self.test {
+                    memory.verified = if due { Some(now) } else { memory.verified };
+                    memory.tampered = None;
                 }
                 return Ok(None);
             }
@@ -283,6 +291,10 @@ impl Turn<'_> {
             error_chain(&tampered)
         ));
         let renewed = sync::restage_current(self.settings, cache, generation, (self.seed, now));
+        if !self.test {
+            memory.tampered = renewed.is_err().then(|| error_chain(&tampered));
+            save_memory(memory, &self.settings.paths(), runner);
+        }
         renewed.map(Some).map_err(|words| AgentError::Refusal {
             exit: ExitStatus::Refused,
             message: format!(

@@ -27,8 +27,8 @@ pub mod slot;
 pub(crate) mod state_locks;
 pub(crate) mod state_run;
 
-pub use lock::LockError;
 pub(crate) use lock::RunLock;
+pub use lock::{LockError, NoRun};
 pub use outcome::{
     IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus,
 };

@@ -4,12 +4,14 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use zagent_config::disk_space::is_full;
+use zagent_config::paths::Paths;
 use zagent_host::CancelToken;
 
 /// How often a taken lock is tried again.
@@ -75,11 +77,30 @@ impl RunLock {
             cancel.wait(RETRY_INTERVAL);
         }
         let words = format!("{} run {run}\n", std::process::id());
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(words.as_bytes()))
-            .map_err(broken)?;
-        Ok(Self { _file: file })
+        let named =
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(words.as_bytes()));
+        match named {
+            // Only for those who wait: on a full disk they do not learn for whom.
+            Err(error) if !is_full(&error) => Err(broken(error)),
+            _ => Ok(Self { _file: file }),
+        }
+    }
+}
+
+/// Held while files of past runs are removed: no run is going on, and one that starts waits.
+#[derive(Debug)]
+pub struct NoRun {
+    _lock: RunLock,
+}
+
+impl NoRun {
+    /// None when a run is going on, or the lock cannot be used.
+    #[must_use]
+    pub fn claim(paths: &Paths) -> Option<Self> {
+        let path = paths.lock();
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
+        let lock = RunLock::acquire(&path, "cleanup", Duration::ZERO, &CancelToken::new()).ok()?;
+        Some(Self { _lock: lock })
     }
 }
 

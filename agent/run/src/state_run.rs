@@ -212,10 +212,12 @@ impl StateRun<'_> {
         if journal.is_empty() {
             return;
         }
-        let closed = disk.sync_dirs().and_then(|()| journal.finish());
-        let closed = closed.and_then(|()| undo::prune_runs(&self.paths.undo(), self.keep_journals).map(drop));
-        if let Err(error) = closed {
+        if let Err(error) = disk.sync_dirs().and_then(|()| journal.finish()) {
             tracing::warn!(error = error_chain(&error), "the end of a run may not be on the disk");
+        }
+        // Also after a failure: a full disk is a reason to remove the old ones.
+        if let Err(error) = undo::prune_runs(&self.paths.undo(), self.keep_journals) {
+            tracing::warn!(error = error_chain(&error), "old undo journals cannot be removed");
         }
     }
 

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json as object;
 use zagent_config::Value;
@@ -58,7 +57,7 @@ impl HistoryArgs {
     }
 
     fn show_run(&self, history: &History, run: &str, ui: &mut Ui<'_>) -> Result<(), AgentError> {
-        let answer = history.get(run, Timestamp::now()).map_err(to_agent_error)?;
+        let answer = history.get(run).map_err(to_agent_error)?;
         print_warnings(&answer.warnings, ui);
         let (record, mask) = (answer.found, SecretMask::default());
         let view =
@@ -75,7 +74,7 @@ impl HistoryArgs {
                 "to print the report of one run: zagent history last",
             ));
         }
-        let answer = history.list(self.limit, Timestamp::now()).map_err(to_agent_error)?;
+        let answer = history.list(self.limit).map_err(to_agent_error)?;
         print_warnings(&answer.warnings, ui);
         let zone = local_zone();
         let text = match self.out {

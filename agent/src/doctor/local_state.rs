@@ -9,10 +9,13 @@ use zagent_config::settings::Settings;
 
 use super::{DoctorFinding, DoctorScope};
 use zagent_config::error_chain;
+use zagent_daemon::AgentMemory;
+use zagent_daemon::damage::{OwnDamage, find_damage};
 use zagent_run::history::History;
 
 pub(super) fn check_local_state(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
-    let mut findings = vec![check_generation(settings), check_last_run(settings, scope)];
+    let mut findings = vec![check_generation(settings), check_last_run(settings)];
+    findings.extend(check_damage(settings));
     findings.extend(check_lock_holder(&settings.paths().lock(), &scope.system));
     findings
 }
@@ -40,9 +43,19 @@ fn check_generation(settings: &Settings) -> DoctorFinding {
     }
 }
 
-fn check_last_run(settings: &Settings, scope: &DoctorScope) -> DoctorFinding {
+/// The node key and the replay protection records. The cache has a check of its own.
+fn check_damage(settings: &Settings) -> Vec<DoctorFinding> {
+    let found = find_damage(settings.id.as_str(), &settings.paths(), &AgentMemory::default());
+    let finding = |damage: OwnDamage| match damage.degraded {
+        true => DoctorFinding::fail("records", damage.message, damage.hint),
+        false => DoctorFinding::warn("records", damage.message, damage.hint),
+    };
+    found.into_iter().map(finding).collect()
+}
+
+fn check_last_run(settings: &Settings) -> DoctorFinding {
     let history = History::new(&settings.paths(), settings.run.keep);
-    match history.last(scope.now) {
+    match history.last() {
         Ok(None) => DoctorFinding::ok("runs", "no runs yet"),
         Ok(Some(head)) => {
             let when = head.start().strftime("%Y-%m-%d %H:%M UTC").to_string();
@@ -55,9 +68,11 @@ fn check_last_run(settings: &Settings, scope: &DoctorScope) -> DoctorFinding {
             let message = format!("the last run, {}, started {when} and failed", head.run);
             DoctorFinding::warn("runs", message, format!("zagent history {}", head.run))
         }
-        Err(e) => {
-            DoctorFinding::warn("runs", error_chain(&e), "delete the history: the next run creates a new one")
-        }
+        Err(e) => DoctorFinding::warn(
+            "runs",
+            error_chain(&e),
+            "delete `state/history` below the root: the next run creates it",
+        ),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use zagent_config::settings::{Settings, format_size};
+use zagent_config::disk_space::readable_size;
+use zagent_config::settings::Settings;
+use zagent_daemon::space::SpaceUse;
 
 use super::DoctorFinding;
 
@@ -15,7 +17,24 @@ const WARN_BELOW_BYTES: u64 = 256 << 20;
 const WARN_BELOW_INODES: u64 = 2_000;
 
 pub(super) fn check_root(settings: &Settings) -> Vec<DoctorFinding> {
-    vec![check_directory(&settings.root), check_disk_space(&settings.root)]
+    vec![check_directory(&settings.root), check_disk_space(&settings.root), check_own_space(settings)]
+}
+
+/// What the agent uses itself.
+fn check_own_space(settings: &Settings) -> DoctorFinding {
+    let (used, limit) = (SpaceUse::measure(&settings.root).used, settings.keep_bytes);
+    let message = format!(
+        "{}: {} used by the agent, at most {}",
+        settings.root.display(),
+        readable_size(used),
+        readable_size(limit)
+    );
+    if used <= limit {
+        return DoctorFinding::ok("space", message);
+    }
+    let hint = "the next run that changes something removes what it can; otherwise raise `keep_bytes`, or remove \
+                old backups and slots";
+    DoctorFinding::warn("space", message, hint)
 }
 
 fn check_directory(root: &Path) -> DoctorFinding {
@@ -71,9 +90,7 @@ fn check_disk_space(root: &Path) -> DoctorFinding {
 }
 
 fn judge_disk_space(shown: &str, bytes: u64, inodes: Option<u64>) -> DoctorFinding {
-    // In readable numbers.
-    let unit = if bytes >> 30 >= 10 { 30 } else { 20 };
-    let free = format_size(bytes >> unit << unit);
+    let free = readable_size(bytes);
     let left = inodes.map(|n| format!(", {n} inodes")).unwrap_or_default();
     let message = format!("{shown}: {free} free{left}");
     let hint = "free disk space: remove old generations with `zagent cache gc`, or lower `source.keep` and \

@@ -1,7 +1,7 @@
-//! Status and time in, ten lines for the on-call engineer out.
+//! Status and time in, eleven lines for the on-call engineer out.
 //!
-//! Law: the same ten lines in the same order for every node, plus an eleventh for a node in a rollout; a line that
-//! needs attention is not green (held by `fresh_node`, `everything_at_once_is_wrong`,
+//! Law: the same eleven lines in the same order for every node, plus one for a node in a rollout; a line that needs
+//! attention is not green (held by `fresh_node`, `everything_at_once_is_wrong`,
 //! `colours_mark_what_needs_attention`).
 
 use std::fmt::Write;
@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use zagent_config::ids::DIR_PREFIX;
 use zagent_rollout::record::RolloutStatus;
 
+use zagent_config::disk_space::readable_size;
 use zagent_config::sanitize;
 use zagent_daemon::status::{AgentStatus, QuarantineStatus, WindowStatus};
 use zagent_daemon::{HoldReason, LastRun, RemoteHealth};
@@ -46,11 +47,11 @@ enum StatusTone {
 }
 
 impl StatusView<'_> {
-    /// Renders the ten lines, and what could not be read below them.
+    /// Renders the eleven lines, and what is damaged or could not be read below them.
     #[must_use]
     pub fn render(&self) -> String {
         let mut out = String::new();
-        let lines: [(&str, (StatusTone, String)); 10] = [
+        let lines: [(&str, (StatusTone, String)); 11] = [
             ("node", self.node()),
             ("revision", self.revision()),
             ("newest", self.newest()),
@@ -61,6 +62,7 @@ impl StatusView<'_> {
             ("reboot", self.reboot()),
             ("remotes", self.remotes()),
             ("health", self.health()),
+            ("space", self.space()),
         ];
         for (name, (tone, words)) in lines {
             let words = self.paint_tone(tone, one_line(&words));
@@ -76,6 +78,10 @@ impl StatusView<'_> {
         for silent in &self.status.silent {
             let words = format!("{} (since {})", silent.message, self.clock_text(silent.since));
             let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "board")), one_line(&words));
+        }
+        for damage in &self.status.damaged {
+            let words = one_line(&format!("{}; {}", damage.message, damage.hint));
+            let _ = writeln!(out, "{} {}", self.paint.red(format!("{:9}", "damaged")), words);
         }
         for unread in &self.status.unread {
             let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "unread")), one_line(unread));
@@ -348,6 +354,22 @@ impl StatusView<'_> {
         };
         let all: Vec<String> = sick.iter().map(one).collect();
         (tone, format!("{} of {} passed; {}", health.len() - sick.len(), health.len(), all.join("; ")))
+    }
+
+    fn space(&self) -> (StatusTone, String) {
+        let Some(space) = self.status.space else { return (StatusTone::Plain, "unknown".into()) };
+        let limit = readable_size(space.limit);
+        let used = space.used.map_or_else(
+            || format!("not counted yet, at most {limit}"),
+            |used| format!("{} of at most {limit} used", readable_size(used)),
+        );
+        let free = space.free.map(|free| format!(", {} free", readable_size(free))).unwrap_or_default();
+        let tone = match (space.is_short(), space.is_over()) {
+            (true, _) => StatusTone::Bad,
+            (false, true) => StatusTone::Attention,
+            (false, false) => StatusTone::Plain,
+        };
+        (tone, format!("{used}{free}"))
     }
 
     /// A missing value; when something could not be read, it is unknown instead.

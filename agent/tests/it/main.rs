@@ -11,6 +11,7 @@
 mod crash;
 mod daemon;
 mod fleet;
+mod full_disk;
 mod node;
 mod passphrase;
 mod rollout;

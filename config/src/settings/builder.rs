@@ -39,6 +39,7 @@ impl SettingsBuilder<'_> {
         let mut settings = Settings {
             id: self.node_id(checker),
             root: all.path("root"),
+            keep_bytes: all.size("keep_bytes") as u64,
             source: SourceSettings::read(all),
             baked: all.path("baked"),
             states_root: all.path("roots.states"),

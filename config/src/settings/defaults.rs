@@ -10,6 +10,10 @@ pub const FETCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 pub const KEEP_GENERATIONS: i64 = 3;
 /// How often every file of the current generation is hashed, even when its timestamps are unchanged.
 pub const VERIFY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum size of everything below `root`, in bytes.
+pub const KEEP_BYTES: u64 = 512 << 20;
+/// The least that `keep_bytes` can be, in bytes: a repository, two generations and a few runs.
+pub const MIN_KEEP_BYTES: u64 = 16 << 20;
 /// Maximum size of one response of a remote, in bytes.
 pub const MAX_PACK: u64 = 512 << 20;
 /// Maximum size of one file in a states repository, in bytes.

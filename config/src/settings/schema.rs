@@ -175,6 +175,11 @@ const ENVIRONMENT: &[SettingKey] = &[
 pub(super) const KEYS: &[SettingKey] = &[
     key("id", SettingKind::Text, SettingDefault::Unset),
     key("root", SettingKind::Path, SettingDefault::Text(paths::DEFAULT_ROOT)),
+    key(
+        "keep_bytes",
+        SettingKind::Size { min: d::MIN_KEEP_BYTES, max: d::MAX_BYTES },
+        SettingDefault::Size(d::KEEP_BYTES),
+    ),
     key("source.remotes", SettingKind::Records(REMOTE), SettingDefault::Empty),
     key("source.poll", POLL, SettingDefault::Time(d::POLL)),
     key("source.timeout", TIMEOUT, SettingDefault::Time(d::FETCH_TIMEOUT)),

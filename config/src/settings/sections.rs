@@ -23,6 +23,8 @@ pub struct Settings {
     pub id: NodeId,
     /// Where the agent keeps its data.
     pub root: PathBuf,
+    /// Maximum bytes of everything there.
+    pub keep_bytes: u64,
     /// Where states come from.
     pub source: SourceSettings,
     /// States shipped with the image.

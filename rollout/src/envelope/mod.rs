@@ -4,20 +4,19 @@
 //! signing key are the same. Any other report is refused and named.
 
 mod keys;
+mod node_key;
 
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use ssh_key::private::Ed25519Keypair;
-use ssh_key::{LineEnding, PrivateKey};
 use zagent_cache::trust::{REPORT_NAMESPACE, SignError, SignatureError, sign};
 use zagent_config::ids::NodeId;
 
 pub use self::keys::NodeKeys;
+use self::node_key::ensure_key;
+pub use self::node_key::{NodeKeyState, node_key_state};
 use crate::record::Component;
 use crate::report::NodeReport;
 
@@ -132,12 +131,12 @@ pub fn report_prefix(component: Component) -> String {
     format!("node/{}/", component.name())
 }
 
-/// Signs a report with the node's key, which is created if it does not exist.
+/// Signs a report with the node's key, which is created if it does not exist, and replaced if it is damaged.
 ///
 /// # Errors
 /// Fails when the key cannot be created or used.
 pub fn sign_report(report: &NodeReport, key: &Path) -> Result<Vec<u8>, EnvelopeError> {
-    create_key(key).map_err(|source| EnvelopeError::Key { path: key.into(), source })?;
+    ensure_key(key).map_err(|source| EnvelopeError::Key { path: key.into(), source })?;
     let broken =
         |error: serde_json::Error| EnvelopeError::Damaged { node: report.id.clone(), why: error.to_string() };
     let text = serde_json::to_string(report).map_err(broken)?;
@@ -170,28 +169,4 @@ pub fn verify_report(
     }
     let key = keys.verify_signer(node, envelope.report.as_bytes(), envelope.signature.as_bytes(), now)?;
     Ok(VerifiedReport { report, key })
-}
-
-/// Creates a key if there is none: complete and readable only by its owner, or not at all.
-fn create_key(path: &Path) -> io::Result<()> {
-    if path.exists() {
-        return Ok(());
-    }
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let mut seed = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut seed)?;
-    let text = PrivateKey::from(Ed25519Keypair::from_seed(&seed))
-        .to_openssh(LineEnding::LF)
-        .map_err(io::Error::other)?;
-    // A temporary file is readable only by its owner from the start.
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    match file.persist_noclobber(path) {
-        Ok(_) => File::open(dir)?.sync_all(),
-        // Another process was faster: its key is used.
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error.error),
-    }
 }

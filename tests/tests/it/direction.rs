@@ -47,11 +47,8 @@ const EVERY: &[&str] = &[
 ];
 
 /// An external crate (and those with the same prefix and a dash) and the only workspace crates that may use it.
-const FENCED: [(&str, &[&str]); 3] = [
-    ("gix", &["zagent-cache"]),
-    ("minijinja", &["zagent-compiler"]),
-    ("sled", &["zagent-rollout", "zagent-run"]),
-];
+const FENCED: [(&str, &[&str]); 3] =
+    [("gix", &["zagent-cache"]), ("minijinja", &["zagent-compiler"]), ("sled", &["zagent-rollout"])];
 
 /// The dependencies of each workspace crate in its `Cargo.toml`, including dev-dependencies.
 fn named() -> BTreeMap<String, BTreeSet<String>> {

@@ -15,14 +15,22 @@ type InodeStamp = Option<(u64, i64, i64)>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InodeStamps {
     pub memory: InodeStamp,
-    others: [InodeStamp; 5],
+    others: [InodeStamp; 8],
 }
 
 impl InodeStamps {
     /// Reads the current stamps.
     pub(crate) fn read(paths: &Paths) -> Self {
-        let others =
-            [paths.current(), paths.pause(), paths.pin(), paths.quarantine(), paths.rollout_states()];
+        let others = [
+            paths.current(),
+            paths.pause(),
+            paths.pin(),
+            paths.quarantine(),
+            paths.rollout_states(),
+            paths.key(),
+            paths.floor(),
+            paths.floor_copy(),
+        ];
         Self { memory: inode_stamp(paths.memory()), others: others.map(inode_stamp) }
     }
 }
@@ -41,7 +49,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         let none = InodeStamps::read(&paths);
-        let others = [paths.pause(), paths.pin(), paths.quarantine(), paths.rollout_states()];
+        let damageable = [paths.key(), paths.floor(), paths.floor_copy()];
+        let others = [paths.pause(), paths.pin(), paths.quarantine(), paths.rollout_states()].into_iter();
+        let others = others.chain(damageable);
         for path in [paths.memory(), paths.current()].into_iter().chain(others) {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             let before = InodeStamps::read(&paths);

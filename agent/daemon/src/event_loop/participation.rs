@@ -187,6 +187,7 @@ impl Daemon<'_> {
             revision,
             memory: &self.memory,
             orders: &self.orders,
+            damaged: &self.seen.damaged,
             windows: &self.settings.windows,
             since: Some(self.since),
             now,

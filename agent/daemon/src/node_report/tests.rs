@@ -22,7 +22,8 @@ fn moment<'a>(
     orders: &'a OperatorOrders,
     windows: &'a [MaintenanceWindow],
 ) -> ReportInputs<'a> {
-    ReportInputs { revision: None, memory, orders, windows, since: Some(at("10:00:00")), now: at("12:00:00") }
+    let (since, now) = (Some(at("10:00:00")), at("12:00:00"));
+    ReportInputs { revision: None, memory, orders, damaged: &[], windows, since, now }
 }
 
 #[test]

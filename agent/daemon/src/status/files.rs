@@ -13,16 +13,19 @@ use zagent_config::paths::Paths;
 use zagent_config::settings::{self, Settings};
 
 use super::{
-    CurrentGeneration, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry, StatusInputs,
-    WindowStatus,
+    CurrentGeneration, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry, SpaceStatus,
+    StatusInputs, WindowStatus,
 };
 use crate::RolloutState;
+use crate::damage::find_damage;
 use crate::operator::pause::Pause;
 use crate::operator::pin::NodePin;
 use crate::operator::quarantine::Quarantine;
 use crate::operator::windows;
 use crate::operator::windows::WindowState;
 use crate::scheduler::SchedulerState;
+use crate::space::SpaceUse;
+use zagent_config::disk_space::free_bytes;
 use zagent_config::error_chain;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
@@ -72,6 +75,14 @@ pub fn read_offline(
         ..StatusInputs::default()
     };
     inputs.health.clone_from(&inputs.memory.health);
+    inputs.damaged = find_damage(settings.id.as_str(), &paths, &inputs.memory);
+    let counted = gaps.or_default(SpaceUse::read(&paths), JsonFileError::is_permission);
+    inputs.space = Some(SpaceStatus {
+        used: counted.map(|counted| counted.used),
+        at: counted.map(|counted| counted.at),
+        limit: settings.keep_bytes,
+        free: free_bytes(&settings.root).ok(),
+    });
     // Polls and runs are planned by a daemon; a schedule entry is saved on disk.
     let named = |name: &String| settings.schedule.iter().any(|entry| entry.name == *name);
     let entries = saved.entries.into_iter().filter(|(name, _)| named(name));
@@ -196,7 +207,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), "");
         let found = read_offline(&settings, &host(dir.path()), now(), &TimeZone::UTC);
-        assert_eq!(AgentStatus::from_inputs(found.inputs), AgentStatus::from_inputs(samples::fresh()));
+        let space = found.inputs.space;
+        assert!(space.is_some_and(|space| space.used.is_none() && space.free.is_some()), "{space:?}");
+        let fresh = StatusInputs { space, ..samples::fresh() };
+        assert_eq!(AgentStatus::from_inputs(found.inputs), AgentStatus::from_inputs(fresh));
         assert!(!found.denied && !settings.root.exists());
     }
 

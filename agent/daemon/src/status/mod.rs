@@ -13,9 +13,11 @@ pub use files::read_offline;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::damage::OwnDamage;
 use crate::health::HealthStatus;
 use crate::operator::pin::PinTarget;
 pub use crate::rollout_state::status::RolloutSummary;
+use crate::space::MIN_FREE_BYTES;
 use crate::{AgentMemory, HeldRevision, HoldReason, LastRun, NewestRevision, RemoteHealth};
 
 /// A run that should have started this long ago is overdue.
@@ -72,8 +74,41 @@ pub struct AgentStatus {
     pub health: Vec<HealthStatus>,
     /// Total number of rolled-back revisions.
     pub rollbacks: u64,
+    /// Space used by the agent, and what is free.
+    #[serde(default)]
+    pub space: Option<SpaceStatus>,
+    /// Files of the agent that are damaged.
+    #[serde(default)]
+    pub damaged: Vec<OwnDamage>,
     /// What could not be read, and why: the rest may be incomplete.
     pub unread: Vec<String>,
+}
+
+/// Space for the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceStatus {
+    /// Bytes below `root`, as last counted; none before the first time.
+    pub used: Option<u64>,
+    /// When they were counted.
+    pub at: Option<Timestamp>,
+    /// The limit: `keep_bytes`.
+    pub limit: u64,
+    /// Free bytes on that file system; none when it does not tell.
+    pub free: Option<u64>,
+}
+
+impl SpaceStatus {
+    /// True when hardly anything can be written.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.free.is_some_and(|free| free < MIN_FREE_BYTES)
+    }
+
+    /// True when the agent uses more than it may.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.used.is_some_and(|used| used > self.limit)
+    }
 }
 
 /// The daemon process.
@@ -239,6 +274,10 @@ pub struct StatusInputs {
     pub reboot: Option<RebootStatus>,
     /// Last results of the health checks.
     pub health: Vec<HealthStatus>,
+    /// Space used by the agent, and what is free.
+    pub space: Option<SpaceStatus>,
+    /// Files of the agent that are damaged.
+    pub damaged: Vec<OwnDamage>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -278,6 +317,8 @@ impl AgentStatus {
             remotes: memory.remotes,
             health: inputs.health,
             rollbacks: memory.rollbacks,
+            space: inputs.space,
+            damaged: inputs.damaged,
             unread: inputs.unread,
         }
     }
@@ -322,6 +363,13 @@ impl AgentStatus {
             && self.next.run.is_some_and(|run| self.at.duration_since(run) > OVERDUE_AFTER)
         {
             wrong.push("a run is overdue".into());
+        }
+        wrong.extend(self.damaged.iter().map(|damage| damage.message.clone()));
+        if self.space.is_some_and(|space| space.is_short()) {
+            wrong.push("the disk of the agent is almost full".into());
+        }
+        if self.space.is_some_and(|space| space.is_over()) {
+            wrong.push("the agent uses more space than `keep_bytes`".into());
         }
         wrong
     }

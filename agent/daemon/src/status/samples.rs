@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::{CurrentGeneration, DaemonStatus, ScheduledEntry, StatusInputs, UpcomingEvents};
+use super::{CurrentGeneration, DaemonStatus, ScheduledEntry, SpaceStatus, StatusInputs, UpcomingEvents};
 use crate::health::HealthStatus;
 use crate::{AgentMemory, LastRun, NewestRevision, RemoteHealth};
 
@@ -68,6 +68,12 @@ pub fn fine() -> StatusInputs {
         current: Some(current),
         next: UpcomingEvents { poll: Some(at("12:00:40")), run: Some(at("12:26:00")), entry: Some(entry) },
         health: vec![verdict("web", true, true), verdict("mail", false, true)],
+        space: Some(SpaceStatus {
+            used: Some(48 << 20),
+            at: Some(at("11:56:10")),
+            limit: 512 << 20,
+            free: Some(3 << 30),
+        }),
         ..fresh()
     }
 }

@@ -15,6 +15,7 @@ use zagent_rollout::board_stores::BoardReports;
 use zagent_rollout::records::Reports;
 
 use super::Turn;
+use crate::damage::find_damage;
 use crate::memory::AgentMemory;
 use crate::operator_orders::OperatorOrders;
 use crate::rollout_state::{self, RolloutState};
@@ -31,10 +32,12 @@ impl Turn<'_> {
         let (paths, now) = (settings.paths(), Timestamp::now());
         let current = Cache::open(&paths, &settings.source).and_then(|cache| cache.current()).ok().flatten();
         let (memory, orders) = (AgentMemory::load(&paths.memory()), OperatorOrders::read(&paths, now));
+        let damaged = find_damage(settings.id.as_str(), &paths, &memory);
         let moment = node_report::ReportInputs {
             revision: current.as_ref().map(|current| sync::plain_revision(&current.record().revision)),
             memory: &memory,
             orders: &orders,
+            damaged: &damaged,
             windows: &settings.windows,
             since: None,
             now,

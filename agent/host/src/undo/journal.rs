@@ -202,25 +202,17 @@ impl UndoJournal {
             pen.blobs += 1;
             format!("blob-{}", pen.blobs)
         };
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.dir.join(&name))?;
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; 1 << 20];
-        let mut size = 0;
-        loop {
-            let count = match content.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            hasher.update(&buffer[..count]);
-            file.write_all(&buffer[..count])?;
-            size += count as u64;
+        let path = self.dir.join(&name);
+        let kept = copy_to_new_file(content, &path).and_then(|copied| {
+            File::open(&self.dir)?.sync_all()?;
+            Ok(copied)
+        });
+        if kept.is_err() {
+            // Half a copy is of no use, and the disk may be full.
+            let _ = std::fs::remove_file(&path);
         }
-        file.sync_all()?;
-        File::open(&self.dir)?.sync_all()?;
-        Ok((SavedContent::Blob(name), hasher.finalize(), size))
+        let (digest, size) = kept?;
+        Ok((SavedContent::Blob(name), digest, size))
     }
 
     /// Names the journal in an error that ends up in one about a managed file.
@@ -251,6 +243,17 @@ impl UndoJournal {
         let root = self.dir.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         DirBuilder::new().mode(0o700).create(&self.dir)?;
+        let begun = self.begin_file(pen, root);
+        if begun.is_err() {
+            // As if it had not been tried: on a full disk the next change tries again, and gets the same answer.
+            let _ = std::fs::remove_file(self.dir.join(JOURNAL_FILE));
+            let _ = std::fs::remove_dir(&self.dir);
+            *pen = JournalWriter::default();
+        }
+        begun
+    }
+
+    fn begin_file(&self, pen: &mut JournalWriter, root: &Path) -> io::Result<std::sync::Arc<File>> {
         let path = self.dir.join(JOURNAL_FILE);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let file = std::sync::Arc::new(file);
@@ -264,6 +267,27 @@ impl UndoJournal {
         pen.file = Some(file.clone());
         Ok(file)
     }
+}
+
+/// Copies everything into a new file, durably; gives the digest and the size.
+fn copy_to_new_file(content: &mut dyn io::Read, path: &Path) -> io::Result<(blake3::Hash, u64)> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut size = 0;
+    loop {
+        let count = match content.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&buffer[..count]);
+        file.write_all(&buffer[..count])?;
+        size += count as u64;
+    }
+    file.sync_all()?;
+    Ok((hasher.finalize(), size))
 }
 
 fn append_bytes(pen: &mut JournalWriter, file: &File, bytes: &[u8]) -> io::Result<()> {

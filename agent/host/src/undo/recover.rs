@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
+use zagent_config::disk_space::is_full;
 
 use super::frame;
 use super::journal::JOURNAL_FILE;
@@ -24,7 +25,7 @@ use crate::fs::{FileKind, FsError, FsRoot};
 /// No run may be under way.
 ///
 /// # Errors
-/// Fails when the journals cannot be listed or ended. A leftover that cannot be removed is not an error: its journal stays
+/// Fails when the journals cannot be listed or ended, unless the disk is full. A leftover that cannot be removed is not an error: its journal stays
 /// open, so that the next call tries again.
 pub fn recover(root: &FsRoot, undo_dir: &Path) -> Result<Vec<PathBuf>, FsError> {
     let mut removed = Vec::new();
@@ -55,8 +56,15 @@ pub fn recover(root: &FsRoot, undo_dir: &Path) -> Result<Vec<PathBuf>, FsError> 
             }
         }
         if is_clear {
-            end_journal(&dir.join(JOURNAL_FILE), notes.valid_end())
-                .map_err(|error| FsError::new("end undo journal", dir.join(JOURNAL_FILE), error))?;
+            match end_journal(&dir.join(JOURNAL_FILE), notes.valid_end()) {
+                // The next call tries again, with more space.
+                Err(error) if is_full(&error) => {
+                    tracing::warn!(run, %error, "cannot end the undo journal of a killed run");
+                }
+                ended => {
+                    ended.map_err(|error| FsError::new("end undo journal", dir.join(JOURNAL_FILE), error))?
+                }
+            }
         }
     }
     Ok(removed)

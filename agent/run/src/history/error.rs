@@ -17,17 +17,6 @@ pub enum HistoryError {
         #[source]
         source: io::Error,
     },
-    /// The store could not be used.
-    #[error("cannot {act} the history in `{}`", path.display())]
-    Store {
-        /// The operation.
-        act: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: sled::Error,
-    },
     /// Not a valid run ID.
     #[error("`{0}` is not a run ID")]
     Name(String),
@@ -45,21 +34,62 @@ pub enum HistoryError {
         /// The matching runs.
         runs: Vec<String>,
     },
-    /// Another process has opened the store.
-    #[error("another process is using the history; only the latest runs are shown")]
-    Busy,
-    /// The store cannot be used now, but is not damaged.
-    #[error("only the latest runs are shown")]
-    StoreUnavailable(#[source] Box<Self>),
-    /// The store could not be opened and was replaced.
-    #[error("the history could not be opened and was replaced; the old one is `{}`", path.display())]
-    Broken {
+    /// Another process writes the history and does not end.
+    #[error("another process is using the history in `{}` and does not finish", path.display())]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is not enough space for the changes of a run.
+    #[error(
+        "only {} are free for `{}`: run `{run}` is recorded without its changes",
+        zagent_config::disk_space::readable_size(*free),
+        path.display()
+    )]
+    NoSpace {
+        /// The directory.
+        path: PathBuf,
+        /// The run.
+        run: String,
+        /// Free bytes.
+        free: u64,
+    },
+    /// The runs of an earlier version are in a store that is not read.
+    #[error(
+        "runs recorded by an earlier version are not shown: their store is now `{}`; delete it when nobody needs it",
+        path.display()
+    )]
+    OldStore {
         /// Path of the old store.
         path: PathBuf,
     },
-    /// The record of a run cannot be read.
-    #[error("cannot read the record of run `{0}`: it is not shown")]
-    UnreadableRecord(String),
+    /// Lines of the index cannot be read.
+    #[error("{count} damaged lines of `{}` are not shown", path.display())]
+    DamagedLines {
+        /// The index.
+        path: PathBuf,
+        /// Their number.
+        count: usize,
+    },
+    /// The changes of a run are gone.
+    #[error(
+        "the changes of run `{run}` are not shown: `{}` is damaged, or was not kept because space was short",
+        path.display()
+    )]
+    NoChanges {
+        /// The run.
+        run: String,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Not all states of a run were stored.
+    #[error("{omitted} states of run `{run}` are not shown: the record of a run has a size limit")]
+    Omitted {
+        /// The run.
+        run: String,
+        /// Their number.
+        omitted: usize,
+    },
 }
 
 /// The newest IDs of a sorted list, and the number of further ones.
@@ -78,10 +108,6 @@ impl HistoryError {
     /// True when the cause is a missing permission.
     #[must_use]
     pub fn is_permission(&self) -> bool {
-        match self {
-            Self::File { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
-            Self::Store { source: sled::Error::Io(e), .. } => e.kind() == io::ErrorKind::PermissionDenied,
-            _ => false,
-        }
+        matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 }

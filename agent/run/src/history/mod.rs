@@ -1,18 +1,21 @@
 //! Run reports in, recent reports out: by run ID, by the start of an ID, or the last one.
 //!
-//! Law: a run pays only for one small file (the spool). The store is opened on a query, or when the spool is full;
-//! it holds only data that can be lost, and a store that cannot be opened is moved aside and replaced (held by
-//! `a_run_pays_for_one_file_that_only_its_owner_reads`, `a_damaged_store_is_moved_aside_and_replaced`).
+//! Law: the history never blocks a run. It is plain files of limited number and size: an index with a line per run,
+//! and a file for every run with many changes. A run without changes appends its line, and that is all it writes.
+//! What cannot be written, because the disk is full or another process does not finish, is a warning (held by
+//! `a_run_without_changes_appends_one_line_that_only_its_owner_reads`,
+//! `the_newest_runs_are_kept_and_nothing_is_written_again`,
+//! `a_process_that_does_not_finish_costs_a_record_and_no_run`, `the_history_answers`).
 //!
-//! ## Why not write to the store directly
-//! Opening sled costs more than a whole run without changes, and ten threads.
+//! The line of a run without changes is not synced: a power cut may cost it. The others are on the disk when the run ends.
 
 #![expect(clippy::disallowed_methods, reason = "owns the files of the history and waits for its lock")]
 
+mod earlier;
 pub mod error;
+mod files;
+mod index;
 pub mod record;
-pub(crate) mod spool;
-pub mod store;
 
 #[cfg(test)]
 pub mod tests;
@@ -20,23 +23,37 @@ pub mod tests;
 pub use error::HistoryError;
 pub(crate) use record::RunRecord;
 pub use record::RunSummary;
+use record::StoredRun;
 
+use std::collections::HashSet;
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::Duration;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use zagent_config::disk_space::free_bytes;
+use zagent_config::durable::create_dirs;
 use zagent_config::paths::Paths;
 
 use crate::{RunMode, RunReport};
-use spool::RunSpool;
-use store::HistoryStore;
+use earlier::EarlierHistory;
+use files::RunFiles;
+use index::{IndexLine, IndexLines, RunIndex};
 use zagent_config::SecretMask;
 
-/// Number of runs in the spool that triggers a move to the store.
-const SPOOL_LIMIT: usize = 32;
-/// How long a query waits for another process to release the store.
+/// How long a run waits for another process that writes the history.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// The retry interval for the lock.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+/// Runs up to this size are in the index with all their states; others have a file of their own.
+const LINE_LIMIT: usize = 8 << 10;
+/// Free space that the changes of a run leave for what matters more.
+const RESERVED_BYTES: u64 = 1 << 20;
 
 /// `20261116T084512-3f9a7`: start of a run (UTC) to a 4096th of a second, and a random part for runs that
 /// start together.
@@ -62,157 +79,180 @@ fn time_stamp(time: Timestamp) -> String {
 pub struct HistoryAnswer<T> {
     /// The result.
     pub found: T,
-    /// Warnings: a store that was damaged, or is in use.
+    /// Warnings: damaged lines, or changes that are gone.
     pub warnings: Vec<HistoryError>,
 }
 
 /// The runs of this node.
 #[derive(Clone, Debug)]
 pub struct History {
-    spool: RunSpool,
-    store: HistoryStore,
+    dir: PathBuf,
+    index: RunIndex,
+    files: RunFiles,
+    earlier: EarlierHistory,
     keep: usize,
+    lock_timeout: Duration,
 }
 
 impl History {
     /// The history below a root; keeps the newest `keep` runs. Opens nothing.
     #[must_use]
     pub fn new(paths: &Paths, keep: usize) -> Self {
-        let spool = RunSpool::new(paths.history_spool());
-        Self { spool, store: HistoryStore::new(paths.history_store(), LOCK_TIMEOUT), keep }
+        Self {
+            dir: paths.history(),
+            index: RunIndex { path: paths.history_index(), old: paths.history_index_old() },
+            files: RunFiles::new(paths.history_runs()),
+            earlier: EarlierHistory::new(paths),
+            keep: keep.max(1),
+            lock_timeout: LOCK_TIMEOUT,
+        }
     }
 
     /// Records a run: states that changed, failed or did not run in full, the others as a number. A dry run
-    /// is not recorded.
+    /// is not recorded. Returns warnings.
     ///
     /// # Errors
-    /// Fails when the file cannot be written.
-    pub fn record(&self, report: &RunReport, mask: &SecretMask) -> Result<(), HistoryError> {
+    /// Fails when the run cannot be recorded.
+    pub fn record(&self, report: &RunReport, mask: &SecretMask) -> Result<Vec<HistoryError>, HistoryError> {
         if report.mode == RunMode::Test {
-            return Ok(());
-        }
-        self.spool.write(&report.run, &RunRecord::from_report(report, mask).to_bytes())
-    }
-
-    /// Moves the spool to the store when it is full; a store in use is left for the next time.
-    ///
-    /// # Errors
-    /// Fails when the spool cannot be read or the store cannot be written.
-    pub fn drain_if_full(&self, now: Timestamp) -> Result<Vec<HistoryError>, HistoryError> {
-        if self.spool.names()?.len() < SPOOL_LIMIT {
             return Ok(Vec::new());
         }
-        let mut hasty = self.clone();
-        hasty.store.lock_timeout = Duration::ZERO;
-        match hasty.drain_spool(now) {
-            Err(HistoryError::Busy) => Ok(Vec::new()),
-            folded => folded.map(|(_, warnings)| warnings),
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if report.run.is_empty() || report.run.len() > 100 || !report.run.chars().all(is_plain) {
+            return Err(HistoryError::Name(report.run.clone()));
+        }
+        let _lock = self.lock()?;
+        let mut warnings = if self.index.path.exists() { Vec::new() } else { self.begin()? };
+        let stored = RunRecord::from_report(report, mask).to_stored();
+        let tally = stored.head.tally;
+        let is_quiet = tally.changed + tally.failed + tally.unknown == 0 && !report.canceled;
+        let bytes = stored.to_bytes();
+        let line = if bytes.len() <= LINE_LIMIT {
+            IndexLine::new(stored, false)
+        } else {
+            let written = self.write_file(&report.run, &bytes).map_err(|warning| warnings.push(warning));
+            IndexLine::new(StoredRun::summary_only(stored.head), written.is_ok())
+        };
+        self.index.append(&line, self.keep, !is_quiet)?;
+        Ok(warnings)
+    }
+
+    /// Makes room, then writes the file of a run.
+    fn write_file(&self, run: &str, bytes: &[u8]) -> Result<(), HistoryError> {
+        self.retain_newest(self.keep - 1)?;
+        match free_bytes(&self.dir) {
+            Ok(free) if free < bytes.len() as u64 + RESERVED_BYTES => {
+                Err(HistoryError::NoSpace { path: self.dir.clone(), run: run.to_owned(), free })
+            }
+            // A file system that does not tell its free space may have some.
+            _ => self.files.write(run, bytes),
         }
     }
 
-    /// Moves the spool to the store and removes all but the newest runs; returns the open store, if any.
-    fn drain_spool(
-        &self,
-        now: Timestamp,
-    ) -> Result<(Option<store::OpenStore>, Vec<HistoryError>), HistoryError> {
-        let names = self.spool.names()?;
-        if names.is_empty() && !self.store.exists() {
-            return Ok((None, Vec::new()));
+    /// Removes the files of all but the newest runs. Their lines stay.
+    ///
+    /// # Errors
+    /// Fails when a file cannot be removed, or another process uses the history.
+    pub fn remove_files_beyond(&self, newest: usize) -> Result<(), HistoryError> {
+        if !self.dir.exists() {
+            return Ok(());
         }
-        let (mut open, mut warnings) = self.store.open(now)?;
-        let mut folded = Vec::new();
-        for name in names {
-            match self.spool.get(&name)? {
-                Some(bytes) if RunSummary::from_bytes(&bytes).is_some() => open.insert(&name, &bytes)?,
-                Some(_) => warnings.push(HistoryError::UnreadableRecord(name.clone())),
-                None => continue,
-            }
-            folded.push(name);
-        }
-        open.prune(self.keep)?;
-        open.flush()?;
-        // Only what is safely in the store leaves the spool.
-        for name in folded {
-            self.spool.remove(&name);
-        }
-        self.spool.remove_stale(now);
-        let open = self.store.rebuild_if_large(open)?;
-        Ok((Some(open), warnings))
+        let _lock = self.lock()?;
+        if self.index.path.exists() { self.retain_newest(newest) } else { Ok(()) }
+    }
+
+    fn retain_newest(&self, newest: usize) -> Result<(), HistoryError> {
+        let known = self.index.read(newest)?;
+        let runs: HashSet<&str> = known.lines.iter().map(IndexLine::run).collect();
+        self.files.retain(&runs)
     }
 
     /// The newest runs, newest first.
     ///
     /// # Errors
     /// Fails when the history cannot be read.
-    pub fn list(&self, limit: usize, now: Timestamp) -> Result<HistoryAnswer<Vec<RunSummary>>, HistoryError> {
-        let (reader, warnings) = self.open_reader(now)?;
-        let mut found = Vec::new();
-        for name in reader.names()?.into_iter().rev().take(limit) {
-            found.extend(reader.get(&name)?.as_deref().and_then(RunSummary::from_bytes));
-        }
+    pub fn list(&self, limit: usize) -> Result<HistoryAnswer<Vec<RunSummary>>, HistoryError> {
+        let (known, warnings) = self.read_index()?;
+        let found = known.lines.into_iter().rev().take(limit).map(|line| line.stored.head).collect();
         Ok(HistoryAnswer { found, warnings })
     }
 
-    /// The newest run. It is usually still in the spool, and nothing is opened.
+    /// The newest run.
     ///
     /// # Errors
     /// Fails when the history cannot be read.
-    pub fn last(&self, now: Timestamp) -> Result<Option<RunSummary>, HistoryError> {
-        for name in self.spool.names()?.iter().rev() {
-            if let Some(head) = self.spool.get(name)?.as_deref().and_then(RunSummary::from_bytes) {
-                return Ok(Some(head));
-            }
-        }
-        Ok(self.list(1, now)?.found.pop())
+    pub fn last(&self) -> Result<Option<RunSummary>, HistoryError> {
+        Ok(self.list(1)?.found.pop())
     }
 
     /// One run: by its ID, by a unique start of it, or `last`.
     ///
     /// # Errors
     /// Fails when there is no such run, several match, or the history cannot be read.
-    pub fn get(&self, which: &str, now: Timestamp) -> Result<HistoryAnswer<RunRecord>, HistoryError> {
-        let (reader, warnings) = self.open_reader(now)?;
-        let name = resolve_name(which, reader.names()?)?;
-        let bytes = reader.get(&name)?.ok_or_else(|| HistoryError::NoRun(name.clone()))?;
-        let found = RunRecord::from_bytes(&bytes).ok_or(HistoryError::UnreadableRecord(name))?;
+    pub fn get(&self, which: &str) -> Result<HistoryAnswer<RunRecord>, HistoryError> {
+        let (known, mut warnings) = self.read_index()?;
+        let name = resolve_name(which, known.lines.iter().map(|line| line.run().to_owned()).collect())?;
+        let line = known.lines.into_iter().rfind(|line| line.run() == name);
+        let line = line.ok_or_else(|| HistoryError::NoRun(name.clone()))?;
+        let in_file = if line.file { self.files.read(&name)? } else { None };
+        let stored = in_file.as_deref().and_then(StoredRun::from_bytes).unwrap_or(line.stored);
+        if stored.lacks_states() {
+            warnings.push(HistoryError::NoChanges { run: name.clone(), path: self.files.path(&name) });
+        }
+        let found = RunRecord::from_stored(stored);
+        let (found, omitted) = found.ok_or_else(|| HistoryError::NoRun(name.clone()))?;
+        if omitted > 0 {
+            warnings.push(HistoryError::Omitted { run: name, omitted });
+        }
         Ok(HistoryAnswer { found, warnings })
     }
 
-    /// The store with the spool moved into it; while it cannot be opened, only the spool.
-    fn open_reader(&self, now: Timestamp) -> Result<(HistoryReader<'_>, Vec<HistoryError>), HistoryError> {
-        match self.drain_spool(now) {
-            Ok((open, warnings)) => Ok((HistoryReader { spool: &self.spool, open }, warnings)),
-            Err(HistoryError::Busy) => {
-                Ok((HistoryReader { spool: &self.spool, open: None }, vec![HistoryError::Busy]))
+    /// The lines of the index. Files of an earlier version are taken over first; while that fails, they are not shown.
+    fn read_index(&self) -> Result<(IndexLines, Vec<HistoryError>), HistoryError> {
+        let mut warnings = Vec::new();
+        if self.earlier.exists() && !self.index.path.exists() {
+            match self.lock().and_then(|_lock| self.begin()) {
+                Ok(said) => warnings = said,
+                Err(e) if e.is_permission() => return Err(e),
+                Err(e) => warnings.push(e),
             }
-            // A full disk does not prevent reading the spool.
-            Err(e) if !e.is_permission() => {
-                let warning = HistoryError::StoreUnavailable(Box::new(e));
-                Ok((HistoryReader { spool: &self.spool, open: None }, vec![warning]))
-            }
-            Err(e) => Err(e),
         }
-    }
-}
-
-struct HistoryReader<'h> {
-    spool: &'h RunSpool,
-    open: Option<store::OpenStore>,
-}
-
-impl HistoryReader<'_> {
-    /// IDs of all runs, oldest first.
-    fn names(&self) -> Result<Vec<String>, HistoryError> {
-        match &self.open {
-            Some(open) => open.names(),
-            None => self.spool.names(),
+        let known = self.index.read(self.keep)?;
+        if known.damaged > 0 {
+            let (path, count) = (self.index.path.clone(), known.damaged);
+            warnings.push(HistoryError::DamagedLines { path, count });
         }
+        Ok((known, warnings))
     }
 
-    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
-        match &self.open {
-            Some(open) => open.get(name),
-            None => self.spool.get(name),
+    /// Takes over what is there without an index; with the lock.
+    fn begin(&self) -> Result<Vec<HistoryError>, HistoryError> {
+        self.earlier.take_over(&self.files, &self.index, self.keep)
+    }
+
+    /// The directory, locked against other writers; created if it does not exist.
+    fn lock(&self) -> Result<File, HistoryError> {
+        let failed = |e| HistoryError::from_io("open", &self.dir, e);
+        let dir = match File::open(&self.dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let made = create_dirs(&self.dir, 0o700);
+                made.map_err(|e| HistoryError::from_io("create directory", &self.dir, e))?;
+                File::open(&self.dir).map_err(failed)?
+            }
+            dir => dir.map_err(failed)?,
+        };
+        let until = Instant::now() + self.lock_timeout;
+        loop {
+            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(dir),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(HistoryError::Busy { path: self.dir.clone() });
+                }
+                Err(e) => return Err(HistoryError::from_io("lock", &self.dir, e.into())),
+            }
         }
     }
 }

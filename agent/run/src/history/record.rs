@@ -1,7 +1,8 @@
 //! Run report in, stored record out, and back.
 //!
-//! Law: no secrets are stored, texts have a maximum size, and unchanged states are only counted (held by
-//! `a_record_round_trips_without_unchanged_states`, `secrets_are_not_stored_and_long_texts_are_truncated`).
+//! Law: no secrets are stored, texts and all states together have a maximum size, and unchanged states are only
+//! counted (held by `a_record_round_trips_without_unchanged_states`,
+//! `secrets_are_not_stored_and_long_texts_are_truncated`, `a_record_has_a_size_limit_and_failures_stay`).
 
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use zagent_config::SecretMask;
 const SCHEMA: u32 = 1;
 /// Maximum size of one text.
 const TEXT_LIMIT: usize = 16 << 10;
+/// Maximum size of all states of a run; what does not fit is counted.
+const STATES_LIMIT: usize = 4 << 20;
 
 /// A run as stored in the history.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +64,9 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Reads the summary of a stored run; none when it is damaged or of another schema version.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok().filter(|head: &Self| head.schema == SCHEMA)
+    /// True when this version wrote it.
+    pub(crate) const fn is_readable(&self) -> bool {
+        self.schema == SCHEMA
     }
 
     /// Start time.
@@ -79,14 +82,47 @@ impl RunSummary {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct StoredRun {
+/// A run as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StoredRun {
     #[serde(flatten)]
-    head: RunSummary,
+    pub(crate) head: RunSummary,
+    /// Number of states that did not fit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    omitted: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     states: Vec<StateRecord>,
 }
 
-#[derive(Serialize, Deserialize)]
+impl StoredRun {
+    /// The same without its states.
+    pub(crate) fn summary_only(head: RunSummary) -> Self {
+        Self { head, omitted: 0, states: Vec::new() }
+    }
+
+    /// Reads a stored run; none when it is damaged.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// As JSON.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        // Keys are strings and numbers are finite or null, so JSON can hold everything.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// True when states should be here and are not.
+    pub(crate) fn lacks_states(&self) -> bool {
+        self.states.is_empty() && self.head.tally.unchanged < self.head.tally.total()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct StateRecord {
     tag: String,
     state: String,
@@ -99,14 +135,25 @@ struct StateRecord {
     unknown: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     skip: Option<String>,
+    #[serde(default = "empty_map", skip_serializing_if = "is_empty_map")]
     changes: Value,
     comment: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     diff: String,
+    #[serde(default = "empty_map", skip_serializing_if = "is_empty_map")]
     details: Value,
     run_num: u64,
     level: usize,
     start: i64,
     duration: u64,
+}
+
+fn empty_map() -> Value {
+    Map::new().into()
+}
+
+fn is_empty_map(value: &Value) -> bool {
+    value.as_map().is_some_and(Map::is_empty)
 }
 
 impl RunRecord {
@@ -130,14 +177,26 @@ impl RunRecord {
             details: map(&s.details),
             ..s.clone()
         });
-        let kept = RunReport { states: states.collect(), revision: text(&report.revision), ..report.clone() };
+        let kept = RunReport {
+            states: states.collect(),
+            revision: text(&report.revision),
+            run: report.run.clone(),
+            node: report.node.clone(),
+            mode: report.mode,
+            reverts: report.reverts.clone(),
+            schedule: report.schedule,
+            trigger: report.trigger,
+            canceled: report.canceled,
+            start: report.start,
+            duration: report.duration,
+        };
         Self { report: kept, tally: Tally::from_report(report) }
     }
 
-    /// The stored form, as JSON.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// Its summary.
+    pub(crate) fn summary(&self) -> RunSummary {
         let report = &self.report;
-        let head = RunSummary {
+        RunSummary {
             schema: SCHEMA,
             run: report.run.clone(),
             node: report.node.clone(),
@@ -151,18 +210,37 @@ impl RunRecord {
             start: report.start.as_microsecond(),
             duration: micros(report.duration),
             tally: self.tally,
-        };
-        // Keys are strings and numbers are finite or null, so JSON can hold everything.
-        serde_json::to_vec(&StoredRun {
-            head,
-            states: report.states.iter().map(StateRecord::from_outcome).collect(),
-        })
-        .unwrap_or_default()
+        }
     }
 
-    /// Reads a stored run; none when it is damaged or of another schema version.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let StoredRun { head, states } = serde_json::from_slice(bytes).ok()?;
+    /// The stored form, without the states that exceed the limit: failed ones are the last to go.
+    pub(crate) fn to_stored(&self) -> StoredRun {
+        let mut states: Vec<StateRecord> = self.report.states.iter().map(StateRecord::from_outcome).collect();
+        let all = states.len();
+        let (mut left, mut fits) = (STATES_LIMIT, vec![false; all]);
+        for is_failed in [true, false] {
+            let same = |state: &StateRecord| (state.result == Some(false)) == is_failed;
+            for (fits, state) in fits.iter_mut().zip(&states).filter(|(_, state)| same(state)) {
+                let size = state.stored_size();
+                *fits = size <= left;
+                left = left.saturating_sub(size);
+            }
+        }
+        let mut fits = fits.into_iter();
+        states.retain(|_| fits.next().unwrap_or(false));
+        StoredRun { head: self.summary(), omitted: all - states.len(), states }
+    }
+
+    /// A stored run, and how many states did not fit; none when it is of another schema version.
+    pub(crate) fn from_stored(stored: StoredRun) -> Option<(Self, usize)> {
+        let StoredRun { head, omitted, states } = stored;
+        let states = states.into_iter().map(StateRecord::into_outcome).collect::<Option<_>>()?;
+        let mut record = Self::from_summary(head)?;
+        record.report.states = states;
+        Some((record, omitted))
+    }
+
+    fn from_summary(head: RunSummary) -> Option<Self> {
         if head.schema != SCHEMA {
             return None;
         }
@@ -176,7 +254,7 @@ impl RunRecord {
             canceled: head.canceled,
             start: head.start(),
             duration: head.duration(),
-            states: states.into_iter().map(StateRecord::into_outcome).collect::<Option<_>>()?,
+            states: Vec::new(),
             reverts: head.reverts,
             run: head.run,
             node: head.node,
@@ -187,6 +265,11 @@ impl RunRecord {
 }
 
 impl StateRecord {
+    /// The bytes that it takes.
+    fn stored_size(&self) -> usize {
+        serde_json::to_vec(self).map_or(0, |bytes| bytes.len())
+    }
+
     fn from_outcome(s: &StateOutcome) -> Self {
         Self {
             tag: s.tag.clone(),

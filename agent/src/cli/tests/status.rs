@@ -82,7 +82,7 @@ fn the_daemon_answers_as_text_and_as_data() {
     let said = site.zagent(&["status", "--check"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.contains("web-01, zagent 0.1.0, daemon 712 up "), "{}", said.all());
-    assert_eq!(said.out.lines().count(), 10, "{}", said.all());
+    assert_eq!(said.out.lines().count(), 11, "{}", said.all());
     let status: AgentStatus = serde_json::from_str(&site.zagent(&["status", "--out", "json"]).out).unwrap();
     assert_eq!(status, AgentStatus::from_inputs(samples::fine()));
     assert!(site.zagent(&["status", "--out", "yaml"]).out.contains("\ndaemon:\n  pid: 712\n"));

@@ -157,7 +157,7 @@ fn a_reason_about_another_revision_is_ignored() {
 fn text_from_remotes_cannot_control_or_flood_the_terminal() {
     let message = format!("no\n\u{1b}[2Jroot  OK{}", "x".repeat(10_000));
     let shown = shown(held(HoldReason::Refused, &message));
-    assert!(!shown.contains('\u{1b}') && shown.lines().count() == 11, "{shown}");
+    assert!(!shown.contains('\u{1b}') && shown.lines().count() == 12, "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() < 330));
 }
 
