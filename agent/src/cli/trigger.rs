@@ -86,7 +86,7 @@ fn to_agent_error(error: ClientError) -> AgentError {
             let hint = "start it (systemctl start zagent), or run without it: zagent run --once";
             refusal(ExitStatus::Unreachable, Some(hint))
         }
-        ClientError::Denied(_) => permission_error(message),
+        ClientError::Denied(_) | ClientError::ReadOnly(_) => permission_error(message),
         ClientError::Refused(refused) => match refused.why {
             RunRefusedReason::Invalid => AgentError::usage(message),
             RunRefusedReason::Paused

@@ -69,6 +69,7 @@ impl SettingsBuilder<'_> {
             driver: all.flag("driver"),
             listen: all.address_if("listen"),
             socket_group: all.text_if("socket_group").map(str::to_owned),
+            socket_readers: all.text_if("socket_readers").map(str::to_owned),
             audit: all.path_if("audit"),
             webhooks: all.records("webhooks").iter().map(WebhookSettings::read).collect(),
             resources_key: all.text("resources_key"),

@@ -262,6 +262,7 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("driver", SettingKind::Bool, SettingDefault::Bool(false)),
     key("listen", SettingKind::Address, SettingDefault::Unset),
     key("socket_group", SettingKind::Text, SettingDefault::Unset),
+    key("socket_readers", SettingKind::Text, SettingDefault::Unset),
     key("audit", SettingKind::Path, SettingDefault::Unset),
     key("webhooks", SettingKind::Records(WEBHOOK), SettingDefault::Empty),
     key("resources_key", SettingKind::Text, SettingDefault::Text(d::RESOURCES_KEY)),

@@ -73,8 +73,10 @@ pub struct Settings {
     pub driver: bool,
     /// Where health and metrics are served.
     pub listen: Option<SocketAddr>,
-    /// The group that may use the socket, besides root.
+    /// The group that may use the socket, besides root; its members can run any SLS as root.
     pub socket_group: Option<String>,
+    /// The group that may only read from the socket.
+    pub socket_readers: Option<String>,
     /// The audit log file; below the root when unset.
     pub audit: Option<PathBuf>,
     /// Webhooks that are called about runs.

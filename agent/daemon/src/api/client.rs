@@ -36,6 +36,9 @@ pub enum ClientError {
     /// Permission denied.
     #[error("permission denied on the socket `{}`", .0.display())]
     Denied(PathBuf),
+    /// This user may only read.
+    #[error("{0}")]
+    ReadOnly(String),
     /// The connection failed.
     #[error("cannot communicate with the daemon on `{}`", path.display())]
     Io {
@@ -164,7 +167,11 @@ impl ApiClient {
     fn failed_error(&self, reply: &HttpReply) -> ClientError {
         let message = serde_json::from_slice::<serde_json::Value>(&reply.body).ok();
         let message = message.and_then(|v| Some(v.get("error")?.as_str()?.to_owned()));
-        ClientError::Failed { code: reply.code, message: message.unwrap_or_else(|| "no message".into()) }
+        let message = message.unwrap_or_else(|| "no message".into());
+        if reply.code == 403 {
+            return ClientError::ReadOnly(message);
+        }
+        ClientError::Failed { code: reply.code, message }
     }
 
     fn invalid_reply(&self, what: impl Into<String>) -> ClientError {

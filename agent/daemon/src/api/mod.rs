@@ -4,7 +4,8 @@
 //! from memory, and everything on the wire is limited in bytes, number and time (held by `each_act_has_its_owners`,
 //! `a_header_and_a_body_have_a_size_limit`, `a_client_that_stops_sending_is_disconnected`).
 //!
-//! Two listeners: the unix socket serves everything, and its file mode decides who can connect. The TCP
+//! Two listeners: the unix socket serves everything, its file mode decides who can connect, and `socket_readers` who of
+//! them may only read. The TCP
 //! address, when configured, serves only `/healthz`, `/readyz` and `/metrics`.
 
 #![expect(clippy::disallowed_methods, reason = "requests and clients have deadlines")]

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::server::ApiLimits;
+use super::socket::SocketWriters;
 use super::{ApiBackend, ProcessMetrics, RequestProgress, RunRefused, RunRefusedReason, RunRequest, Ticket};
 
 /// Content type that Prometheus expects.
@@ -28,6 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SocketPeer {
     pub uid: u32,
+    pub gid: u32,
     pub pid: Option<i32>,
 }
 
@@ -39,11 +41,32 @@ pub(crate) struct ApiState {
     /// blocked.
     permits: Arc<Semaphore>,
     pub limits: ApiLimits,
+    writers: SocketWriters,
 }
 
 impl ApiState {
-    pub(crate) fn new(backend: Arc<dyn ApiBackend>, limits: ApiLimits, asking: usize) -> Self {
-        Self { backend, permits: Arc::new(Semaphore::new(asking)), limits }
+    pub(crate) fn new(
+        backend: Arc<dyn ApiBackend>,
+        limits: ApiLimits,
+        asking: usize,
+        writers: SocketWriters,
+    ) -> Self {
+        Self { backend, permits: Arc::new(Semaphore::new(asking)), limits, writers }
+    }
+
+    /// Refuses a request that changes something to a peer that may only read.
+    async fn require_writer(&self, peer: SocketPeer) -> Result<(), Response> {
+        let writers = self.writers;
+        // The database of groups may be on the network: it is asked like the backend, on another thread and with a limit.
+        if writers == SocketWriters::Everyone
+            || self.query(move |_| writers.include(peer.uid, peer.gid)).await?
+        {
+            return Ok(());
+        }
+        tracing::warn!(uid = peer.uid, pid = peer.pid, "refused a request: this user may only read");
+        let words =
+            format!("user {} may only read: members of `socket_readers` cannot change anything", peer.uid);
+        Err(error_response(StatusCode::FORBIDDEN, &words))
     }
 
     /// Runs a call on another thread: a lock may block that thread, never this one.
@@ -100,6 +123,17 @@ fn error_response(code: StatusCode, message: &str) -> Response {
     (code, Json(serde_json::json!({"error": message}))).into_response()
 }
 
+/// A value as JSON that cannot steer the terminal of whoever prints it.
+fn safe_json(value: &impl serde::Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => {
+            let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+            (kind, zagent_config::escape_json(text)).into_response()
+        }
+        Err(error) => error_response(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
 async fn healthz(State(state): State<ApiState>) -> Response {
     match state.query(|backend| backend.is_alive()).await {
         Ok(true) => "ok\n".into_response(),
@@ -124,13 +158,12 @@ async fn metrics(State(state): State<ApiState>) -> Response {
 }
 
 async fn status(State(state): State<ApiState>) -> Result<Response, Response> {
-    Ok(Json(state.query(|backend| backend.status()).await?).into_response())
+    Ok(safe_json(&state.query(|backend| backend.status()).await?))
 }
 
 async fn last_run(State(state): State<ApiState>) -> Result<Response, Response> {
     let run = state.query(|backend| backend.status().last_run).await?;
-    Ok(run
-        .map_or_else(|| error_response(StatusCode::NOT_FOUND, "no run yet"), |run| Json(run).into_response()))
+    Ok(run.map_or_else(|| error_response(StatusCode::NOT_FOUND, "no run yet"), |run| safe_json(&run)))
 }
 
 async fn trigger(
@@ -138,6 +171,7 @@ async fn trigger(
     Extension(peer): Extension<SocketPeer>,
     request: Result<Json<RunRequest>, JsonRejection>,
 ) -> Result<Response, Response> {
+    state.require_writer(peer).await?;
     let Json(request) = request.map_err(|e| error_response(e.status(), &e.body_text()))?;
     tracing::info!(
         uid = peer.uid,
@@ -170,7 +204,7 @@ async fn progress(State(state): State<ApiState>, Path(ticket): Path<u64>) -> Res
         let progress = state.query(move |backend| backend.progress(Ticket(ticket))).await?;
         let is_over = matches!(progress, RequestProgress::Done { .. } | RequestProgress::Unknown);
         if is_over || Instant::now() >= until {
-            return Ok(Json(progress).into_response());
+            return Ok(safe_json(&progress));
         }
         sleep(POLL_INTERVAL).await;
     }
@@ -180,6 +214,7 @@ async fn changed(
     State(state): State<ApiState>,
     Extension(peer): Extension<SocketPeer>,
 ) -> Result<Response, Response> {
+    state.require_writer(peer).await?;
     tracing::info!(uid = peer.uid, pid = peer.pid, "client reports a change of pause, pin or quarantine");
     state.query(|backend| backend.controls_changed()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::ApiBackend;
 use super::routes::{self, ApiState, SocketPeer};
-use super::socket::SocketGuard;
+use super::socket::{SocketGuard, SocketWriters};
 
 /// Threads that call the backend; responses come from memory, so two are enough.
 const BACKEND_THREADS: usize = 2;
@@ -43,8 +43,10 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 pub struct ApiConfig {
     /// The unix socket.
     pub socket: PathBuf,
-    /// Group that may use it, in addition to root and the daemon's user.
+    /// Group that may use it, in addition to root and the daemon's user. Its members can run any SLS as root.
     pub group: Option<String>,
+    /// Group that may only read from it.
+    pub readers: Option<String>,
     /// TCP address for health and metrics.
     pub listen: Option<SocketAddr>,
     /// Limits for clients.
@@ -105,13 +107,20 @@ pub enum ApiError {
         source: io::Error,
     },
     /// The group does not exist.
-    #[error("group `{0}` does not exist: create it with groupadd, or correct `socket_group`")]
-    NoGroup(String),
+    #[error("group `{name}` does not exist: create it with groupadd, or correct `{key}`")]
+    NoGroup {
+        /// The group.
+        name: String,
+        /// The key that names it.
+        key: &'static str,
+    },
     /// The group cannot be looked up.
-    #[error("cannot look up the group `{name}` set in `socket_group`")]
+    #[error("cannot look up the group `{name}` set in `{key}`")]
     Group {
         /// The group.
         name: String,
+        /// The key that names it.
+        key: &'static str,
         /// Why.
         #[source]
         source: io::Error,
@@ -162,7 +171,8 @@ impl Drop for ApiServer {
 /// # Errors
 /// Fails when an address is not available or the thread cannot be started.
 pub fn serve(config: ApiConfig, backend: Arc<dyn ApiBackend>) -> Result<ApiServer, ApiError> {
-    let (socket_guard, unix) = SocketGuard::open(&config.socket, config.group.as_deref())?;
+    let (group, writers) = SocketWriters::from_groups(config.group.as_deref(), config.readers.as_deref())?;
+    let (socket_guard, unix) = SocketGuard::open(&config.socket, group)?;
     let tcp = config.listen.map(bind_tcp).transpose()?;
     let listen = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
     let runtime = Builder::new_current_thread()
@@ -182,8 +192,8 @@ pub fn serve(config: ApiConfig, backend: Arc<dyn ApiBackend>) -> Result<ApiServe
     let all = ApiListeners {
         unix,
         tcp,
-        state: ApiState::new(backend, config.limits, BACKEND_THREADS),
-        open_to_group: config.group.is_some(),
+        state: ApiState::new(backend, config.limits, BACKEND_THREADS, writers),
+        open_to_group: group.is_some(),
     };
     let thread = std::thread::Builder::new().name("api".into()).stack_size(2 * THREAD_STACK);
     let thread = thread.spawn(move || run_server(runtime, all, stopped)).map_err(ApiError::Thread)?;
@@ -225,7 +235,8 @@ async fn serve_unix(unix: tokio::net::UnixListener, state: ApiState, open_to_gro
             tracing::warn!(uid = peer.uid(), "rejected a client of the socket");
             continue;
         }
-        let router = router.clone().layer(Extension(SocketPeer { uid: peer.uid(), pid: peer.pid() }));
+        let peer = SocketPeer { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() };
+        let router = router.clone().layer(Extension(peer));
         tokio::spawn(serve_connection(stream, router, limits, seat));
     }
 }

@@ -1,16 +1,19 @@
 //! Socket path and group in, a listening socket that only they can open out.
 //!
+//! With `socket_readers` the socket belongs to that group, and what a peer may do is decided per request ([`SocketWriters`]).
+//!
 //! Law: no client can connect before the mode is set, a live socket of another process is never removed, and the
 //! process that creates the socket removes it (held by `only_its_owner_can_open_it`,
 //! `a_stale_socket_is_replaced_a_live_one_and_a_file_are_not`, `the_socket_of_a_successor_is_left_alone`).
 
+use std::ffi::CString;
 use std::fs::{DirBuilder, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Gid, Group, chown, geteuid};
+use nix::unistd::{Gid, Group, Uid, User, chown, geteuid, getgrouplist};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::server::ApiError;
@@ -27,8 +30,7 @@ pub(crate) struct SocketGuard {
 
 impl SocketGuard {
     /// Binds the socket: for the daemon's user and root, and for a group when one is set.
-    pub(crate) fn open(path: &Path, group: Option<&str>) -> Result<(Self, UnixListener), ApiError> {
-        let group = group.map(find_group).transpose()?;
+    pub(crate) fn open(path: &Path, group: Option<Gid>) -> Result<(Self, UnixListener), ApiError> {
         let cannot = |act| move |source| ApiError::Socket { act, path: path.to_owned(), source };
         private_dir(path).map_err(cannot("create the directory of"))?;
         if let Some(group) = group {
@@ -70,11 +72,66 @@ fn inode_of(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 
-fn find_group(name: &str) -> Result<Gid, ApiError> {
+/// Who may change something, of those who can connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketWriters {
+    /// All of them: `socket_readers` is not set.
+    Everyone,
+    /// Root and the daemon's own user: `socket_group` is not set.
+    Owners,
+    /// Also members of this group.
+    Group(Gid),
+}
+
+impl SocketWriters {
+    /// The group of the socket, and who of its members may do more than read.
+    pub(crate) fn from_groups(
+        group: Option<&str>,
+        readers: Option<&str>,
+    ) -> Result<(Option<Gid>, Self), ApiError> {
+        let group = group.map(|name| find_group(name, "socket_group")).transpose()?;
+        let Some(readers) = readers.map(|name| find_group(name, "socket_readers")).transpose()? else {
+            return Ok((group.map(|g| g.gid), Self::Everyone));
+        };
+        let Some(group) = group else { return Ok((Some(readers.gid), Self::Owners)) };
+        let outside: Vec<&str> =
+            group.mem.iter().filter(|name| !readers.mem.contains(name)).map(String::as_str).collect();
+        if !outside.is_empty() && group.gid != readers.gid {
+            tracing::warn!(
+                "the socket belongs to group `{}`: add the members of `{}` to it as well: {}",
+                readers.name,
+                group.name,
+                outside.join(", ")
+            );
+        }
+        Ok((Some(readers.gid), Self::Group(group.gid)))
+    }
+
+    /// True when this user, whose process has this group, may change something. Asks the database of groups.
+    pub(crate) fn include(self, uid: u32, gid: u32) -> bool {
+        if uid == 0 || uid == geteuid().as_raw() {
+            return true;
+        }
+        match self {
+            Self::Everyone => true,
+            Self::Owners => false,
+            Self::Group(group) => gid == group.as_raw() || is_member(uid, group),
+        }
+    }
+}
+
+/// True when a user is in a group; a user that nobody knows is in none.
+fn is_member(uid: u32, group: Gid) -> bool {
+    let Ok(Some(user)) = User::from_uid(Uid::from_raw(uid)) else { return false };
+    let Ok(name) = CString::new(user.name) else { return false };
+    getgrouplist(&name, user.gid).is_ok_and(|groups| groups.contains(&group))
+}
+
+fn find_group(name: &str, key: &'static str) -> Result<Group, ApiError> {
     match Group::from_name(name) {
-        Ok(Some(group)) => Ok(group.gid),
-        Ok(None) => Err(ApiError::NoGroup(name.to_owned())),
-        Err(e) => Err(ApiError::Group { name: name.to_owned(), source: e.into() }),
+        Ok(Some(group)) => Ok(group),
+        Ok(None) => Err(ApiError::NoGroup { name: name.to_owned(), key }),
+        Err(e) => Err(ApiError::Group { name: name.to_owned(), key, source: e.into() }),
     }
 }
 

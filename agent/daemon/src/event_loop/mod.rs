@@ -154,6 +154,7 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), AgentError> {
     let config = api::ApiConfig {
         socket: paths.socket(),
         group: settings.socket_group.clone(),
+        readers: settings.socket_readers.clone(),
         listen: settings.listen,
         limits: api::ApiLimits::default(),
     };
@@ -347,11 +348,12 @@ impl Daemon<'_> {
         self.notify.reloading();
         match (self.setup.settings)() {
             Ok(settings) => {
-                let fixed = |of: &Settings| (of.root.clone(), of.listen, of.socket_group.clone());
+                let groups = |of: &Settings| (of.socket_group.clone(), of.socket_readers.clone());
+                let fixed = |of: &Settings| (of.root.clone(), of.listen, groups(of));
                 if fixed(&settings) != fixed(&self.settings) {
                     tracing::warn!(
-                        "the socket and the address are unchanged: restart to apply `root`, `listen` and \
-                         `socket_group`"
+                        "the socket and the address are unchanged: restart to apply `root`, `listen`, \
+                         `socket_group` and `socket_readers`"
                     );
                 }
                 self.settings = settings;

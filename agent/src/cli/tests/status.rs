@@ -26,7 +26,8 @@ impl Site {
     fn with(fake: FakeBackend) -> Self {
         let mut site = Self { fake: Arc::new(fake), ..Self::new() };
         let socket = site.paths().socket();
-        let config = ApiConfig { socket, group: None, listen: None, limits: ApiLimits::default() };
+        let config =
+            ApiConfig { socket, group: None, readers: None, listen: None, limits: ApiLimits::default() };
         site.serving = Some(serve(config, Arc::<FakeBackend>::clone(&site.fake)).unwrap());
         site
     }

@@ -42,9 +42,9 @@ impl TestServer {
 
     fn with(fake: FakeBackend, limits: ApiLimits) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (fake, group) = (Arc::new(fake), None);
+        let (fake, group, readers) = (Arc::new(fake), None, None);
         let listen = Some("127.0.0.1:0".parse().unwrap());
-        let config = ApiConfig { socket: dir.path().join("run/agent.sock"), group, listen, limits };
+        let config = ApiConfig { socket: dir.path().join("run/agent.sock"), group, readers, listen, limits };
         let serving = Some(serve(config, Arc::<FakeBackend>::clone(&fake)).unwrap());
         Self { dir, fake, serving }
     }
@@ -183,6 +183,7 @@ fn a_group_can_reach_the_socket_and_nothing_else() {
     let config = |group: &str| ApiConfig {
         socket: socket.clone(),
         group: Some(group.into()),
+        readers: None,
         listen: None,
         limits: quick(),
     };
@@ -196,12 +197,56 @@ fn a_group_can_reach_the_socket_and_nothing_else() {
     assert!(unknown.to_string().starts_with("group `no-such-group` does not exist"), "{unknown}");
 }
 
+/// What a process of user and group 65534 gets for a request.
+fn ask_as_nobody(socket: &std::path::Path, request: &str) -> String {
+    use std::os::unix::process::CommandExt;
+    let script = r#"use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new($ARGV[0]) or die "cannot connect: $!";
+        print $s $ARGV[1]; $s->flush; local $/; print <$s>"#;
+    let mut perl = std::process::Command::new("perl");
+    perl.args(["-e", script]).arg(socket).arg(format!("{request} HTTP/1.1\r\nhost: x\r\n\r\n"));
+    let output = perl.uid(65534).gid(65534).output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn readers_only_read() {
+    let found = nix::unistd::Group::from_gid(65534.into()).unwrap();
+    let Some(nogroup) = found.filter(|_| nix::unistd::geteuid().is_root()) else { return };
+    for (group, is_refused) in [(None, true), (Some("root"), true), (Some(&*nogroup.name), false)] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o711)).unwrap();
+        let socket = dir.path().join("root/run/agent.sock");
+        let readers = Some(nogroup.name.clone());
+        let group = group.map(str::to_owned);
+        let config = ApiConfig { socket: socket.clone(), group, readers, listen: None, limits: quick() };
+        let fake = Arc::new(FakeBackend::default());
+        let _serving = serve(config, Arc::<FakeBackend>::clone(&fake)).unwrap();
+        for path in ["/v1/status", "/v1/runs/last", "/metrics"] {
+            let answer = ask_as_nobody(&socket, &format!("GET {path}"));
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{path}: {answer}");
+        }
+        let post = |path: &str| ask_as_nobody(&socket, &format!("POST {path}"));
+        let changed = post("/v1/changed");
+        assert_eq!(changed.starts_with("HTTP/1.1 403"), is_refused, "{changed}");
+        assert_eq!(changed.contains("may only read"), is_refused, "{changed}");
+        assert_eq!(fake.told.load(Ordering::SeqCst) == 0, is_refused);
+        let answer = post("/v1/trigger");
+        assert_eq!(answer.starts_with("HTTP/1.1 403"), is_refused, "{answer}");
+        assert!(fake.requests.lock().unwrap().is_empty());
+        // Root and the daemon's own user are not restricted.
+        ApiClient::new(&socket).trigger(&RunRequest::default()).unwrap();
+    }
+    let refused = super::socket::SocketWriters::from_groups(None, Some("no-such-group")).unwrap_err();
+    assert!(refused.to_string().contains("correct `socket_readers`"), "{refused}");
+}
+
 #[test]
 fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("agent.sock");
     let start = || {
-        let config = ApiConfig { socket: socket.clone(), group: None, listen: None, limits: quick() };
+        let config =
+            ApiConfig { socket: socket.clone(), group: None, readers: None, listen: None, limits: quick() };
         serve(config, Arc::new(FakeBackend::default()))
     };
     drop(UnixListener::bind(&socket).unwrap());
@@ -230,7 +275,13 @@ fn an_address_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let socket = dir.path().join("agent.sock");
-    let config = ApiConfig { socket: socket.clone(), group: None, listen: Some(address), limits: quick() };
+    let config = ApiConfig {
+        socket: socket.clone(),
+        group: None,
+        readers: None,
+        listen: Some(address),
+        limits: quick(),
+    };
     let error = serve(config, Arc::new(FakeBackend::default())).unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     assert!(!socket.exists());
