@@ -69,7 +69,7 @@ pub fn json(value: &impl serde::Serialize) -> String {
         serde_json::json!({"success": false, "errors": [{"message": e.to_string()}]}).to_string()
     });
     text.push('\n');
-    text
+    zagent_config::escape_json(text)
 }
 
 /// A value as block YAML, keys in their own order.
@@ -79,6 +79,7 @@ pub fn yaml(value: &Value) -> String {
         flow: FlowStyle::Never,
         sort_keys: false,
         allow_unicode: true,
+        escape_marks: true,
         width: 120,
         ..DumpStyle::default()
     };
@@ -94,6 +95,20 @@ pub fn pluralize(n: usize, one: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn data_cannot_steer_a_terminal() {
+        let text = "a\u{9b}31m\u{202e}b\u{61c}\u{2069}\u{7f}";
+        let list = Value::from(vec![Value::from(text), Value::from("ä\n\u{85}x\u{2066}")]);
+        let value = Value::from(zagent_config::Map::from_iter([(text, list)]));
+        for shown in [json(&value), yaml(&value)] {
+            assert!(shown.chars().all(|c| c == '\n' || !zagent_config::steers_terminal(c)), "{shown:?}");
+            assert_eq!(
+                zagent_compiler::yaml::load(&shown, &zagent_compiler::TreeLimits::default()).unwrap(),
+                value
+            );
+        }
+    }
 
     #[test]
     fn counts_are_words() {

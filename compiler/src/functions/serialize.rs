@@ -58,6 +58,7 @@ fn serialize(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Func
                 },
                 sort_keys: option("sort_keys").is_none_or(Data::is_truthy),
                 allow_unicode: option("allow_unicode").is_some_and(Data::is_truthy),
+                escape_marks: false,
                 indent: option("indent")
                     .and_then(Data::as_int)
                     .and_then(|n| u8::try_from(n).ok())

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::masked::{MaskedMap, MaskedText};
 use super::{ReportView, salt_millis, salt_time};
-use zagent_config::SecretMask;
+use zagent_config::{SecretMask, escape_json};
 use zagent_run::{RunMode, SkipReason, StateOutcome};
 
 /// Size of a state without changes, so that the buffer for a large report does not grow step by step.
@@ -21,7 +21,7 @@ pub(super) fn render_json(view: &ReportView<'_>) -> String {
     // everything.
     let _ = serde_json::to_writer_pretty(&mut out, &ReportJson(view));
     out.push(b'\n');
-    String::from_utf8(out).unwrap_or_default()
+    escape_json(String::from_utf8(out).unwrap_or_default())
 }
 
 /// A state as one line.
@@ -38,7 +38,7 @@ fn json_line(value: &impl Serialize) -> String {
     // Keys are strings and numbers are finite or null, so JSON can hold everything.
     let mut line = serde_json::to_string(value).unwrap_or_default();
     line.push('\n');
-    line
+    escape_json(line)
 }
 
 struct ReportJson<'a>(&'a ReportView<'a>);

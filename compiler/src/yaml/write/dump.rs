@@ -4,7 +4,7 @@ use zagent_config::{List, Map, Value};
 
 use super::super::read::is_plain_str;
 use super::emit::{EmitContext, Emitter};
-use super::scalar::is_break;
+use super::scalar::{RawChars, is_break};
 use super::sorted;
 
 /// Which collections are written in brackets.
@@ -28,6 +28,8 @@ pub struct DumpStyle {
     pub sort_keys: bool,
     /// Characters beyond ASCII are written as they are, not as escapes.
     pub allow_unicode: bool,
+    /// Characters that steer a terminal are written as escapes, also where YAML does not ask for it.
+    pub escape_marks: bool,
     /// Spaces per level, from 2 to 9; anything else is 2.
     pub indent: u8,
     /// Lines are folded after this many columns.
@@ -37,7 +39,20 @@ pub struct DumpStyle {
 impl Default for DumpStyle {
     /// What `yaml.dump` does when Salt's serializer is given no options.
     fn default() -> Self {
-        Self { flow: FlowStyle::Leaves, sort_keys: true, allow_unicode: false, indent: 2, width: 80 }
+        Self {
+            flow: FlowStyle::Leaves,
+            sort_keys: true,
+            allow_unicode: false,
+            escape_marks: false,
+            indent: 2,
+            width: 80,
+        }
+    }
+}
+
+impl DumpStyle {
+    const fn raw_chars(&self) -> RawChars {
+        RawChars { allow_unicode: self.allow_unicode, escape_marks: self.escape_marks }
     }
 }
 
@@ -65,7 +80,7 @@ fn dump_for_filter(value: &Value, flow: FlowStyle) -> String {
 #[must_use]
 pub fn dump(value: &Value, style: &DumpStyle) -> String {
     let mut writer =
-        YamlWriter { emitter: Emitter::new(style.indent, style.width, style.allow_unicode), style: *style };
+        YamlWriter { emitter: Emitter::new(style.indent, style.width, style.raw_chars()), style: *style };
     writer.node(value, EmitContext::Root);
     let mut out = writer.emitter.out;
     out.push('\n');

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::scalar::{self, is_break, is_printable};
+use super::scalar::{self, RawChars, is_break};
 
 /// The context of a node, as far as it affects how it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Emitter {
     /// Spaces per level.
     step: i32,
     width: i32,
-    allow_unicode: bool,
+    raw: RawChars,
     column: i32,
     /// The last character was a space, or there was none.
     after_space: bool,
@@ -39,7 +39,7 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    pub(super) fn new(indent: u8, width: u16, allow_unicode: bool) -> Self {
+    pub(super) fn new(indent: u8, width: u16, raw: RawChars) -> Self {
         let step = if (2..10).contains(&indent) { i32::from(indent) } else { 2 };
         let width = i32::from(width);
         Self {
@@ -47,7 +47,7 @@ impl Emitter {
             indent: -1,
             step,
             width: if width <= step * 2 { 80 } else { width },
-            allow_unicode,
+            raw,
             column: 0,
             after_space: true,
             in_indentation: true,
@@ -173,7 +173,7 @@ impl Emitter {
 
     /// Writes a scalar; `is_plain` when its text alone determines its type.
     pub(super) fn scalar(&mut self, text: &str, is_plain: bool, context: EmitContext) {
-        let allowed = scalar::analyze(text, self.allow_unicode);
+        let allowed = scalar::analyze(text, self.raw);
         let is_simple_key = context == EmitContext::SimpleKey;
         let fits_plain = if self.is_in_brackets() { allowed.flow_plain } else { allowed.block_plain };
         let is_hidden = text.is_empty() && (self.is_in_brackets() || is_simple_key);
@@ -267,7 +267,7 @@ impl Emitter {
                 continue;
             }
             after_space = false;
-            let is_raw = is_printable(c) && (c.is_ascii() || self.allow_unicode) && !is_break(c);
+            let is_raw = self.raw.include(c) && !is_break(c);
             if is_raw && c != '"' && c != '\\' {
                 self.put_char(c);
             } else {

@@ -19,12 +19,28 @@ pub(super) const fn is_break(c: char) -> bool {
 }
 
 /// What needs no escape: no control characters, no tab, nothing beyond the basic plane.
-pub(super) const fn is_printable(c: char) -> bool {
+const fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
+/// Which characters are written as they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawChars {
+    pub allow_unicode: bool,
+    pub escape_marks: bool,
+}
+
+impl RawChars {
+    /// True when a character needs no escape.
+    pub(super) fn include(self, c: char) -> bool {
+        is_printable(c)
+            && (c.is_ascii() || self.allow_unicode)
+            && (c == '\n' || !self.escape_marks || !zagent_config::steers_terminal(c))
+    }
+}
+
 /// Analyses the characters of a scalar.
-pub(super) fn analyze(text: &str, allow_unicode: bool) -> AllowedStyles {
+pub(super) fn analyze(text: &str, raw: RawChars) -> AllowedStyles {
     if text.is_empty() {
         return AllowedStyles { flow_plain: false, block_plain: true, single: true, is_multiline: false };
     }
@@ -37,7 +53,7 @@ pub(super) fn analyze(text: &str, allow_unicode: bool) -> AllowedStyles {
     while let Some(c) = chars.next() {
         let next = chars.peek().copied();
         seen.indicator(c, previous, next);
-        seen.is_special |= !is_printable(c) || !c.is_ascii() && !allow_unicode;
+        seen.is_special |= !raw.include(c);
         seen.space(c, previous, next);
         previous = Some(c);
     }

@@ -70,9 +70,10 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn yaml_reads_back(value in value(), sort_keys: bool, allow_unicode: bool, indent in 0u8..12, width in 0u16..100) {
+    fn yaml_reads_back(value in value(), sort_keys: bool, unicode: (bool, bool), indent in 0u8..12, width in 0u16..100) {
+        let (allow_unicode, escape_marks) = unicode;
         for flow in [FlowStyle::Always, FlowStyle::Never, FlowStyle::Leaves] {
-            let text = dump(&value, &DumpStyle { flow, sort_keys, allow_unicode, indent, width });
+            let text = dump(&value, &DumpStyle { flow, sort_keys, allow_unicode, escape_marks, indent, width });
             prop_assert_eq!(load(&text, &TreeLimits::default()), Ok(value.clone()), "{}", text);
         }
     }

@@ -121,6 +121,7 @@ fn write_yaml(value: &Value, options: &Map, unicode: bool) -> Result<String, Sta
         },
         sort_keys: flag(options, "sort_keys", true),
         allow_unicode: flag(options, "allow_unicode", unicode),
+        escape_marks: false,
         indent: number(options, "indent")?.unwrap_or(2),
         width: number(options, "width")?.unwrap_or(80),
     };
