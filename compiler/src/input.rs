@@ -95,6 +95,13 @@ pub enum CallError {
     Unknown,
     /// The configuration forbids it; the text says which key.
     Forbidden(String),
+    /// Nobody may answer it here, whatever the configuration says.
+    Unavailable {
+        /// Why.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
     /// It ran and failed; the text says why.
     Failed(String),
 }

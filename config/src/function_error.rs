@@ -7,6 +7,13 @@ pub enum FunctionError {
     Unknown,
     /// The configuration forbids it, in words.
     Forbidden(String),
+    /// Nobody may answer it here, whatever the configuration says.
+    Unavailable {
+        /// Why.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
     /// The arguments do not fit.
     Arguments {
         /// What is wrong with them.
@@ -37,6 +44,7 @@ impl FunctionError {
             Self::Forbidden(words) | Self::Failed(words) | Self::Arguments { message: words, .. } => {
                 words.clone()
             }
+            Self::Unavailable { message, hint } => format!("{message}; {hint}"),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod atomic_file;
 pub mod backoff;
+pub mod child_process;
 pub mod codes;
 pub mod cron;
 pub mod diagnostic;
@@ -26,11 +27,12 @@ pub mod settings;
 pub mod suggest;
 pub mod target;
 pub mod text;
+pub mod trusted_path;
 pub mod value;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, FileLocation, TraceStep};
 pub use function_error::FunctionError;
 pub use mask::SecretMask;
-pub use text::{error_chain, sanitize};
+pub use text::{error_chain, escape_json, sanitize, steers_terminal};
 pub use value::{List, Map, Pos, Value};

@@ -54,7 +54,12 @@ pub struct CompileRequest {
     pub compat: Option<Compat>,
     /// Value of `opts.test` for templates.
     pub test: bool,
+    /// True when templates, pillars, tops and facts start no program.
+    pub no_commands: bool,
 }
+
+/// Why a template cannot start a program.
+const NO_COMMANDS: &str = "`--no-commands` starts none";
 
 /// Trees of one compile.
 pub struct StateTrees {
@@ -242,8 +247,8 @@ impl CompileRequest {
         settings: &Settings,
         options: &CompileOptions,
     ) -> Result<Arc<dyn TemplateHost>, AgentError> {
-        let machine = machine
-            .clone()
+        let machine = self
+            .restrict(machine.clone())
             .allow_commands(settings.cmd_run == TemplatePermission::Allow)
             .timeout(settings.limits.program_timeout);
         let live = LiveHostSettings {
@@ -252,6 +257,11 @@ impl CompileRequest {
             ..LiveHostSettings::new(&*options.id, machine)
         };
         Ok(Arc::new(LiveHost::new(self.facts(settings, options)?, live)))
+    }
+
+    /// The machine as templates may use it.
+    fn restrict(&self, machine: Machine) -> Machine {
+        if self.no_commands { machine.without_programs(NO_COMMANDS) } else { machine }
     }
 
     /// Grains of this host, or from a file.
@@ -267,6 +277,7 @@ impl CompileRequest {
             let facts_dir = Some(settings.facts_dir.clone());
             return Ok(Arc::new(Facts::new(FactSources {
                 facts_dir,
+                machine: self.restrict(Machine::this_host()),
                 ..FactSources::new(&*options.id, parse_facts)
             })));
         };

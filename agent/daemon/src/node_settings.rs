@@ -8,7 +8,7 @@ use zagent_compiler::{Compat, CompileOptions, FileTree, TreeLimits};
 use zagent_config::paths::{CONFIG_DIR, DEFAULT_ROOT, FRAGMENTS_DIR, Paths};
 use zagent_config::salt_config::SaltConfig;
 use zagent_config::settings::{self, CompatMode, ConfigLocation, Settings};
-use zagent_config::{Map, Value};
+use zagent_config::{Map, Value, trusted_path};
 
 use crate::error::AgentError;
 use zagent_config::error_chain;
@@ -30,7 +30,35 @@ pub fn load(config: Option<&Path>) -> Result<Settings, AgentError> {
     if let Some(root) = user_root(&settings.root) {
         settings.set_default_root(root);
     }
+    verify_paths(&settings)?;
     Ok(settings)
+}
+
+/// Refuses a root or a key that somebody else can change. The signers and their keyring are refused where they are used: the
+/// last good revision keeps converging.
+fn verify_paths(settings: &Settings) -> Result<(), AgentError> {
+    let remotes = settings.source.remotes.iter();
+    let of_remotes =
+        remotes.flat_map(|remote| [&remote.key, &remote.token_file, &remote.known_hosts, &remote.ca]);
+    let (board, rollout) = (&settings.board, &settings.rollout);
+    let optional = [
+        &board.credentials,
+        &board.known_hosts,
+        &board.ca,
+        &board.allowed_nodes,
+        &rollout.credentials,
+        &rollout.key,
+    ];
+    let hooks = settings.webhooks.iter().filter_map(|hook| hook.secret_file.as_ref());
+    for path in std::iter::once(&settings.root)
+        .chain(optional.into_iter().flatten())
+        .chain(of_remotes.flatten())
+        .chain(hooks)
+    {
+        trusted_path::verify(path)
+            .map_err(|error| AgentError::usage_hint(error.to_string(), error.hint()))?;
+    }
+    Ok(())
 }
 
 /// The configuration file, when a single one is given.

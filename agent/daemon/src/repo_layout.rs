@@ -77,7 +77,7 @@ impl RepoSource {
     #[must_use]
     pub fn files(&self, dir: &str) -> Arc<dyn FileTree> {
         match self {
-            Self::Dir(root) => Arc::new(DirFiles::base(join_dir(root, dir))),
+            Self::Dir(root) => Arc::new(DirFiles::base(join_dir(root, dir)).below(root)),
             Self::Commit(tree) => Arc::new(GitFiles::new(Arc::clone(tree), dir)),
         }
     }

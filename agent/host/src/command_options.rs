@@ -4,7 +4,7 @@
 //! shell) is told in Salt's words before anything runs (held by `lines_run_as_a_shell_would_run_them`,
 //! `what_cannot_be_had_is_told_in_salts_words`).
 
-#![expect(clippy::disallowed_methods, reason = "a command inherits `PATH`, and has a deadline")]
+#![expect(clippy::disallowed_methods, reason = "a command runs in the home of its user, and has a deadline")]
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -224,8 +224,7 @@ impl CommandOptions {
 
     /// The words to start when no shell is needed.
     fn direct_argv(&self, shell: &str, text: &str) -> Option<Vec<String>> {
-        let reads_more =
-            || std::env::var_os("BASH_ENV").is_some() || self.env.iter().any(|(name, _)| name == "BASH_ENV");
+        let reads_more = || self.env.iter().any(|(name, _)| name == "BASH_ENV");
         let is_plain = self.root.is_none() && shell_words::is_posix_shell(shell) && !reads_more();
         is_plain.then(|| shell_words::split_without_shell(text)).flatten()
     }
@@ -298,7 +297,7 @@ impl CommandOptions {
         if let Some(more) = &self.prepend_path {
             let given = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, v)| v.clone());
             let mut path = OsString::from(format!("{more}:"));
-            path.push(given.or_else(|| std::env::var_os("PATH")).unwrap_or_default());
+            path.push(given.unwrap_or_else(zagent_config::child_process::search_path));
             env.push(("PATH".into(), path));
         }
         env

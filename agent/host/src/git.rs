@@ -159,11 +159,9 @@ impl<'a> GitCli<'a> {
         command
     }
 
-    /// True when somebody said which ssh to use: the state, whoever runs the agent, or the configuration of git.
+    /// True when somebody said which ssh to use: the state, or the configuration of git.
     fn has_ssh_command(&self, dir: Option<&Path>) -> Result<bool, FunctionError> {
-        let is_named =
-            |name: &str| self.env.iter().any(|(n, _)| n == name) || std::env::var_os(name).is_some();
-        if [SSH_COMMAND, "GIT_SSH"].into_iter().any(is_named) {
+        if self.env.iter().any(|(name, _)| name == SSH_COMMAND || name == "GIT_SSH") {
             return Ok(true);
         }
         let place = dir.map(|dir| dir.display().to_string()).unwrap_or_else(|| "/".to_owned());

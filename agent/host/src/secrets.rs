@@ -6,12 +6,11 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use zagent_config::mask::Secret;
 
-use super::exec::error_message;
-use super::exec::{self, ExecCommand};
+use super::exec::{ExecCommand, error_message};
+use crate::Machine;
 
 /// Where OpenPGP keys are looked for when nothing else is said.
 pub const GPG_HOME: &str = zagent_config::paths::DEFAULT_GPG_HOME;
@@ -19,15 +18,15 @@ pub const GPG_HOME: &str = zagent_config::paths::DEFAULT_GPG_HOME;
 pub const HOST_KEY: &str = "/etc/ssh/ssh_host_ed25519_key";
 
 /// Decrypts an OpenPGP message.
-pub fn decrypt_gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<Secret, String> {
+pub fn decrypt_gpg(machine: &Machine, home: &Path, armoured: &str) -> Result<Secret, String> {
     let home = home.to_string_lossy().into_owned();
     let args =
         ["--homedir", &home, "--batch", "--no-tty", "--quiet", "--pinentry-mode", "error", "--decrypt"];
     let mut command = ExecCommand::new("gpg").args(args);
     command.stdin = armoured.as_bytes().to_vec();
-    command.timeout = Some(timeout);
+    command.timeout = Some(machine.timeout);
     command.env = vec![("LC_ALL".into(), "C".into())];
-    let outcome = exec::run(&command).map_err(|e| error_message(&e))?;
+    let outcome = machine.run(&command).map_err(|e| error_message(&e))?;
     if !outcome.success() {
         let output = String::from_utf8_lossy(&outcome.stderr);
         let last = output.lines().rev().find(|l| l.starts_with("gpg: ")).unwrap_or("gpg: no reason given");
@@ -119,11 +118,9 @@ mod tests {
     #[test]
     fn gpg_without_a_key_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let error = decrypt_gpg(
-            dir.path(),
-            "-----BEGIN PGP MESSAGE-----\n\nx\n-----END PGP MESSAGE-----\n",
-            exec::DEFAULT_TIMEOUT,
-        );
-        assert!(error.is_err());
+        let armoured = "-----BEGIN PGP MESSAGE-----\n\nx\n-----END PGP MESSAGE-----\n";
+        let error = |machine: Machine| decrypt_gpg(&machine, dir.path(), armoured).unwrap_err();
+        assert!(error(Machine::this_host()).contains("gpg: "));
+        assert!(error(Machine::this_host().without_programs("not here")).ends_with("`gpg`: not here"));
     }
 }

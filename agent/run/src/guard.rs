@@ -297,6 +297,9 @@ impl GuardEvaluator<'_, '_> {
                     (CallError::Forbidden(words) | CallError::Failed(words), _) => {
                         format!("cannot tell whether `{key}` holds: `{function}` failed: {words}")
                     }
+                    (CallError::Unavailable { message, hint }, _) => {
+                        format!("cannot tell whether `{key}` holds: `{function}`: {message}; {hint}")
+                    }
                 })
             })?;
         let value = match entry.get("get_return").filter(|p| p.is_truthy()) {

@@ -22,7 +22,7 @@ pub struct InventoryNode {
 pub struct Inventory {
     /// Sorted by name.
     pub nodes: Vec<InventoryNode>,
-    /// False when there is no inventory and this host is used instead.
+    /// False when this host is used instead.
     pub recorded: bool,
 }
 
@@ -53,11 +53,11 @@ pub enum InventoryError {
 }
 
 impl Inventory {
-    /// Reads every recorded host of a repository; `None` when there is none.
+    /// Reads every recorded host of a repository; there may be none.
     ///
     /// # Errors
     /// Fails when a file cannot be read as a mapping of grains.
-    pub fn read(source: &RepoSource) -> Result<Option<Self>, InventoryError> {
+    pub fn read(source: &RepoSource) -> Result<Self, InventoryError> {
         let mut nodes = Vec::new();
         for file in source.list_names(INVENTORY_DIR).map_err(InventoryError::Read)? {
             let Some(stem) = [".yaml", ".yml", ".json"].iter().find_map(|end| file.strip_suffix(end)) else {
@@ -66,7 +66,7 @@ impl Inventory {
             nodes.push(Self::read_node(source, &file, stem)?);
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok((!nodes.is_empty()).then_some(Self { nodes, recorded: true }))
+        Ok(Self { nodes, recorded: true })
     }
 
     fn read_node(source: &RepoSource, file: &str, stem: &str) -> Result<InventoryNode, InventoryError> {

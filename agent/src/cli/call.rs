@@ -96,6 +96,9 @@ impl FunctionCallArgs {
             CallError::Forbidden(why) => {
                 AgentError::usage(format!("`{}` is forbidden: {why}", self.function))
             }
+            CallError::Unavailable { message, hint } => {
+                AgentError::usage_hint(format!("`{}`: {message}", self.function), hint)
+            }
             CallError::Failed(why) => AgentError::failed(format!("`{}` failed: {why}", self.function)),
         })?;
         let answer = job.mask(false).mask_value(&answer);

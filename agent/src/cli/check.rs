@@ -1,5 +1,8 @@
 //! `zagent check [DIR]`: compiles and checks every host of a states repository; `--diff A..B` compares two
 //! commits.
+//!
+//! Law: a check starts no program and reads nothing but the repository, and with `--live` the facts of this host
+//! (held by `a_check_starts_nothing_and_shows_nothing`): it compiles pull requests of people whom nobody knows yet.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,11 +18,10 @@ use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::repo_layout::{RepoLayout, RepoSource};
-use zagent_host::Machine;
 use zagent_states::template_host::recorded_facts::RecordedFacts;
 use zagent_states::template_host::recorded_host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 
-/// Compile every host of a states repository and report errors and warnings
+/// Compile every host of a states repository and report errors and warnings; starts no program
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
     /// States repository: states/ and pillar/, a manifest with roots, or a flat Salt tree
@@ -29,6 +31,10 @@ pub(super) struct CheckArgs {
     /// Compare two commits and show what changes on which host. `A` alone compares A with the working files
     #[arg(long, value_name = "A..B")]
     diff: Option<String>,
+
+    /// Compile for this host instead of the recorded ones in inventory/
+    #[arg(long)]
+    live: bool,
 
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
@@ -90,7 +96,10 @@ impl CheckArgs {
     }
 
     fn check(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
-        let checked = self.compile(&RepoSource::Dir(self.dir.clone()), ui)?;
+        let checked = self.compile(&RepoSource::Dir(self.dir.clone()))?;
+        if checked.inventory.nodes.is_empty() {
+            return Err(no_inventory(&self.dir.display().to_string()));
+        }
         let report = check::build_report(&checked.inventory, &checked.compiled, &*checked.states);
         let out = if self.sarif { CheckFormat::Sarif } else { self.out };
         ui.print(&match out {
@@ -106,37 +115,46 @@ impl CheckArgs {
         })
     }
 
-    fn compile(&self, source: &RepoSource, ui: &mut Ui<'_>) -> Result<CheckedRepo, AgentError> {
+    /// Compiles every host; none when the repository records none.
+    fn compile(&self, source: &RepoSource) -> Result<CheckedRepo, AgentError> {
         let layout = RepoLayout::find(source).map_err(|e| AgentError::usage(error_chain(&e)))?;
         let (states, pillar) = (source.files(&layout.states), source.files(&layout.pillar));
-        let inventory = Inventory::read(source).map_err(|e| AgentError::usage(error_chain(&e)))?;
         let tree = TreeArgs {
             compat: self.compat,
             salt_config: self.salt_config.clone(),
             config: self.config.clone(),
+            no_commands: true,
             ..TreeArgs::default()
         };
         let options = tree.options()?;
-        let (inventory, host) = match inventory {
-            Some(inventory) => (inventory, None),
-            None => {
-                ui.message(
-                    "no inventory/ directory: compiling for this host only (record a host with \
-                            `zagent show grains --out yaml`)",
-                );
-                let node = InventoryNode { name: options.id.clone(), grains: Arc::default() };
-                (Inventory { nodes: vec![node], recorded: false }, Some(tree.host(&options)?))
-            }
+        let inventory = if self.live {
+            let grains = Arc::new(tree.facts()?.all());
+            Inventory { nodes: vec![InventoryNode { name: options.id.clone(), grains }], recorded: false }
+        } else {
+            Inventory::read(source).map_err(|e| AgentError::usage(error_chain(&e)))?
         };
         let inputs = |node: &InventoryNode| CompileInputs {
             states: Arc::clone(&states),
             pillar: Arc::clone(&pillar),
-            host: host.clone().unwrap_or_else(|| recorded_host(node)),
+            host: recorded_host(node),
             schema: zagent_states::schema(),
             options: Arc::new(options_for(node, &options, &*states, &*pillar)),
         };
         let compiled = check::compile_hosts(&inventory.nodes, &inputs);
         Ok(CheckedRepo { inventory, compiled, states })
+    }
+
+    /// Compares two sources. Only the second must record hosts: a change may add the first ones.
+    fn diff_sources(
+        &self,
+        before: &RepoSource,
+        after: &RepoSource,
+    ) -> Result<BTreeMap<String, HostDiff>, AgentError> {
+        let now = self.compile(after)?;
+        if now.inventory.nodes.is_empty() {
+            return Err(no_inventory(&after.name()));
+        }
+        Ok(diff_hosts(&self.compile(before)?, &now))
     }
 
     fn diff_range(&self, range: &str, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
@@ -158,7 +176,7 @@ impl CheckArgs {
         let diff = PlanDiff {
             from: from.clone(),
             to: to.unwrap_or_else(|| "files".into()),
-            hosts: diff_hosts(&self.compile(&before, ui)?, &self.compile(&after, ui)?),
+            hosts: self.diff_sources(&before, &after)?,
         };
         ui.print(&match self.out {
             CheckFormat::Json => json(&diff.to_json()),
@@ -167,6 +185,14 @@ impl CheckArgs {
         let broken = diff.hosts.values().any(|h| matches!(h, HostDiff::Breaks | HostDiff::Broken));
         Ok(if broken { ExitStatus::NotCompiled } else { ExitStatus::Success })
     }
+}
+
+/// The error for a repository without recorded hosts. A fallback to this host would let a pull request choose it.
+fn no_inventory(repository: &str) -> AgentError {
+    AgentError::usage_hint(
+        format!("`{repository}` records no host in inventory/: there is nothing to compile for"),
+        "record a host: `zagent show grains --out yaml > inventory/$(hostname).yaml`; or compile for this host: --live",
+    )
 }
 
 fn options_for(
@@ -186,7 +212,7 @@ fn recorded_host(node: &InventoryNode) -> Arc<dyn zagent_compiler::TemplateHost>
         .remove(RECORDED_FUNCTIONS_KEY)
         .and_then(|answers| answers.as_map().cloned())
         .unwrap_or_default();
-    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers, Machine::this_host()))
+    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers))
 }
 
 /// `A..B`, `A..` (B is HEAD), `A` (B is the working directory).

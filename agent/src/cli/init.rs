@@ -195,9 +195,16 @@ fn print_copied(copied: &CopySummary, target: &Path, lenient: bool, ui: &mut Ui<
 }
 
 fn print_next_steps(dir: &Path, ui: &mut Ui<'_>) {
-    let (states, pillar) = (dir.join("states"), dir.join("pillar"));
+    let (states, pillar, inventory) = (dir.join("states"), dir.join("pillar"), dir.join("inventory"));
+    let is_recorded = inventory.is_dir();
     let (dir, states, pillar) = (dir.display(), states.display(), pillar.display());
     ui.message("\nNext:");
+    if !is_recorded {
+        let inventory = inventory.display();
+        ui.message(&format!(
+            "  mkdir -p {inventory} && zagent show grains --out yaml > {inventory}/$(hostname).yaml    # on each host to check for"
+        ));
+    }
     ui.message(&format!("  zagent check {dir}"));
     ui.message(&format!(
         "  zagent run --once --test --states {states} --pillar {pillar}    # changes nothing"

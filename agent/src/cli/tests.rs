@@ -266,15 +266,14 @@ fn check_reports_each_error_once() {
 }
 
 #[test]
-fn check_without_an_inventory_uses_this_host() {
+fn check_without_an_inventory_needs_to_be_told_so() {
     let tree = Tree::new(&[("top.sls", "base:\n  '*':\n    - a\n"), ("a.sls", "a:\n  test.nop: []\n")]);
     let said = tree.check(&[]);
+    assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
+    assert!(said.err.contains("zagent show grains") && said.err.contains("--live"), "{}", said.all());
+    let said = tree.check(&["--live"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
-    assert!(
-        said.err.contains("this host only") && said.out.contains("1 of 1 host compile"),
-        "{}",
-        said.all()
-    );
+    assert!(said.out.contains("1 of 1 host compile"), "{}", said.all());
     let nothing = Tree::new(&[("readme", "")]).check(&[]);
     assert_eq!(nothing.exit, ExitStatus::Usage);
 }

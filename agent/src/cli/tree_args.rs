@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use zagent_compiler::{Compat, CompileOptions, TemplateHost};
+use zagent_compiler::{Compat, CompileOptions};
 use zagent_config::{Map, Value};
 
 use super::settings;
@@ -64,6 +64,10 @@ pub(super) struct TreeArgs {
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Configuration")]
     pub(super) compat: Option<CompatArg>,
 
+    /// Start no program while compiling: a template that calls one is an error. Commands of states still run
+    #[arg(long, help_heading = "Configuration")]
+    pub(super) no_commands: bool,
+
     /// Set `opts.test` for templates.
     #[arg(skip)]
     pub(super) test: bool,
@@ -96,6 +100,7 @@ impl TreeArgs {
             salt_config: self.salt_config.clone(),
             compat: self.compat.map(|CompatArg::Salt| Compat::Salt),
             test: self.test,
+            no_commands: self.no_commands,
         })
     }
 
@@ -112,15 +117,6 @@ impl TreeArgs {
     /// Compile options from the configuration and these arguments.
     pub(super) fn options(&self) -> Result<CompileOptions, AgentError> {
         self.request()?.options(&settings::load(self.config.as_deref())?)
-    }
-
-    /// Host interface for templates.
-    pub(super) fn host(&self, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, AgentError> {
-        self.request()?.host(
-            &zagent_host::Machine::this_host(),
-            &settings::load(self.config.as_deref())?,
-            options,
-        )
     }
 
     /// Grains of this host, or from a file.

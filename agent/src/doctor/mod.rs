@@ -121,7 +121,7 @@ pub fn to_json(findings: &[DoctorFinding]) -> serde_json::Value {
 fn program_output(program: &str, args: &[&str]) -> Option<String> {
     let mut command = zagent_host::exec::ExecCommand::new(program).args(args.iter().copied());
     command.timeout = Some(CHECK_TIMEOUT);
-    let outcome = zagent_host::exec::run(&command).ok()?;
+    let outcome = zagent_host::Machine::this_host().run(&command).ok()?;
     outcome.success().then(|| String::from_utf8_lossy(&outcome.stdout).trim().to_owned())
 }
 

@@ -1,13 +1,11 @@
 //! New directory in, Git repository with a first commit out, when Git is installed and an author is
 //! configured.
 
-#![expect(clippy::disallowed_methods, reason = "looks `git` up in `PATH`")]
-
-use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-use zagent_host::exec::{ExecCommand, ExitOutcome, find_program, run};
+use zagent_host::Machine;
+use zagent_host::exec::{ExecCommand, ExitOutcome};
 
 /// Timeout of one Git command; a hook or a passphrase prompt must not block zagent.
 const GIT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -29,7 +27,7 @@ pub enum GitSetup {
 
 /// Creates a repository around newly written files.
 pub(super) fn setup_git(dir: &Path, written: &[String]) -> GitSetup {
-    if find_program(OsStr::new("git"), std::env::var_os("PATH").as_deref()).is_err() {
+    if Machine::this_host().which("git").is_none() {
         return GitSetup::NoGit;
     }
     let inside = run_git(dir, &["rev-parse", "--is-inside-work-tree"]).is_ok();
@@ -65,9 +63,7 @@ fn run_git(dir: &Path, args: &[&str]) -> Result<(), String> {
     command.cwd = Some(dir.to_owned());
     command.timeout = Some(GIT_TIMEOUT);
     command.env = vec![("GIT_TERMINAL_PROMPT".into(), "0".into()), ("GIT_EDITOR".into(), "true".into())];
-    // A hook that runs zagent sets its own repository in the environment; ours is another one.
-    command.unset = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"].map(Into::into).into();
-    let outcome = run(&command).map_err(|e| zagent_config::error_chain(&e))?;
+    let outcome = Machine::this_host().run(&command).map_err(|e| zagent_config::error_chain(&e))?;
     if outcome.success() { Ok(()) } else { Err(first_error_line(&outcome)) }
 }
 

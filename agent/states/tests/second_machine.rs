@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use zagent_compiler::{Compat, FunctionCall, Plan, TemplateHost};
 use zagent_config::{Map, Value};
 use zagent_host::disk::Disk;
-use zagent_host::exec::{self, ExecCommand};
+use zagent_host::exec::ExecCommand;
 use zagent_host::fs::Overlay;
 use zagent_host::undo::{self, JournalReader, RevertOptions, UndoJournal};
 use zagent_host::{CancelToken, Machine};
@@ -130,7 +130,7 @@ fn copy_program(root: &Path, program: &Path) {
         fs::copy(from, to).unwrap();
     };
     copy(program);
-    let listed = exec::run(&ExecCommand::new("ldd").args([program])).unwrap();
+    let listed = Machine::this_host().run(&ExecCommand::new("ldd").args([program])).unwrap();
     for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
         if word.starts_with('/') && !word.ends_with(':') {
             copy(Path::new(word));
@@ -152,7 +152,7 @@ fn may_enter_roots(test: &str) -> bool {
         let mut command = ExecCommand::new("unshare").args(["--user", "--map-root-user", "--"]);
         command.args.extend(words.iter().map(Into::into));
         command.env.push((IN_NAMESPACE.into(), "1".into()));
-        exec::run(&command)
+        Machine::this_host().run(&command)
     };
     if std::env::var_os(IN_NAMESPACE).is_none() && unshare(&["true"]).is_ok_and(|out| out.success()) {
         let program = std::env::current_exe().unwrap();

@@ -1,11 +1,10 @@
 //! A command in, its pipes out, with a fixed end.
 //!
-//! Law: every child has its own process group, which is killed at the deadline and when the work is done; its
-//! output is limited; its stderr is kept for the error (held by `a_child_and_its_children_end_at_the_deadline`,
-//! `what_a_child_prints_is_bounded`).
+//! Law: every child has its own session or process group, which is killed at the deadline and when the work is
+//! done; its output is limited; its stderr is kept for the error (held by
+//! `a_child_and_its_children_end_at_the_deadline`, `what_a_child_prints_is_bounded`).
 
 use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -13,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use zagent_config::child_process;
 use zagent_config::settings::RemoteSettings;
 
 use super::Deadline;
@@ -26,6 +26,9 @@ const MAX_STDERR: usize = 8 << 10;
 const MAX_HELPER_OUTPUT: u64 = 64 << 10;
 /// How long a child may take to report why, after its output has ended.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Where the SSH agent of a user listens.
+const SSH_AGENT: &str = "SSH_AUTH_SOCK";
 
 /// Which Git program runs on the remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,20 +83,15 @@ impl Read for BoundedStdout {
 }
 
 impl GitProcess {
-    /// Starts a command; its output may have `limit` bytes.
+    /// Starts a command of [`child_process`]; its output may have `limit` bytes.
     pub(super) fn spawn(
         mut command: Command,
         limit: u64,
         deadline: Deadline,
     ) -> Result<(Self, ChildStdin, BoundedStdout), SourceFailure> {
         let name = command.get_program().to_string_lossy().into_owned();
-        for (key, _) in std::env::vars_os() {
-            if key.to_string_lossy().starts_with("GIT_") {
-                command.env_remove(key);
-            }
-        }
         command.env("GIT_PROTOCOL", "version=2").env("LC_ALL", "C").env("GIT_TERMINAL_PROMPT", "0");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let cannot = |error: &io::Error| {
             let hint = if error.kind() == io::ErrorKind::NotFound { "; is it installed?" } else { "" };
             SourceFailure::new(SourceErrorKind::Local, format!("cannot start `{name}`: {error}{hint}"))
@@ -234,7 +232,9 @@ pub(super) fn ssh_command(
     service: GitService,
     deadline: Deadline,
 ) -> Command {
-    let mut command = Command::new("ssh");
+    let mut command = child_process::command("ssh");
+    // The keys of who runs this command by hand; a service has none.
+    command.envs(std::env::var_os(SSH_AGENT).map(|socket| (SSH_AGENT, socket)));
     let mut option = |text: String| {
         command.arg("-o").arg(text);
     };
@@ -275,14 +275,14 @@ pub(super) fn ssh_command(
 
 /// The command that reaches a repository on this host.
 pub(super) fn local_command(path: &std::path::Path, service: GitService) -> Command {
-    let mut command = Command::new(service.program());
+    let mut command = child_process::command(service.program());
     command.arg("--").arg(path);
     command
 }
 
 /// Runs a credential helper: a shell line and the text for its stdin in, its output out.
 pub(super) fn run_helper(line: &str, question: &[u8], deadline: Deadline) -> Result<String, SourceFailure> {
-    let mut command = Command::new("sh");
+    let mut command = child_process::command("sh");
     command.arg("-c").arg(line);
     let (mut child, mut input, mut output) = GitProcess::spawn(command, MAX_HELPER_OUTPUT, deadline)?;
     // A helper that needs no input has closed its stdin; its output is still used.
@@ -314,7 +314,7 @@ mod tests {
     use std::time::Instant;
 
     fn sh(line: &str) -> Command {
-        let mut command = Command::new("sh");
+        let mut command = child_process::command("sh");
         command.arg("-c").arg(line);
         command
     }

@@ -5,11 +5,12 @@
 //! `only_one_good_and_valid_signature_is_accepted`).
 
 use std::io::{ErrorKind, Read};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
+
+use zagent_config::child_process;
 
 use super::{SignatureError, SignatureScheme, Signer, trusted_file};
 
@@ -61,9 +62,8 @@ fn verify_with(
     };
     let (signature, payload) =
         (put("signature", signature).map_err(failed)?, put("payload", payload).map_err(failed)?);
-    let mut command = Command::new(program);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    command.env_clear().env("PATH", path).env("LC_ALL", "C").current_dir(dir.path()).process_group(0);
+    let mut command = child_process::bare_command(program);
+    command.env("PATH", child_process::search_path()).env("LC_ALL", "C").current_dir(dir.path());
     command.args(["--status-fd", "1", "--homedir"]).arg(dir.path());
     command.arg("--keyring").arg(&keyring).arg("--").arg(&signature).arg(&payload);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -193,8 +193,8 @@ mod tests {
         assert!(matches!(ask("no-such-gpgv", GPGV_TIMEOUT), SignatureError::NoGpgv));
         std::fs::write(keyring.path(), "-----BEGIN PGP PUBLIC KEY BLOCK-----\n").unwrap();
         assert!(ask(PROGRAM, GPGV_TIMEOUT).to_string().contains("armoured"));
-        let mut slow = Command::new("sh");
-        slow.args(["-c", "sleep 60 & wait"]).process_group(0).stdout(Stdio::piped());
+        let mut slow = child_process::command("sh");
+        slow.args(["-c", "sleep 60 & wait"]).stdout(Stdio::piped());
         let error = wait_for_output(slow.spawn().unwrap(), Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, SignatureError::GpgvTimeout { .. }), "{error}");
     }

@@ -6,7 +6,9 @@
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+
+use zagent_config::child_process;
 
 use ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey};
 
@@ -79,7 +81,7 @@ fn can_sign_natively(key: &PrivateKey) -> bool {
 /// Signs with `ssh-keygen`. It keeps the terminal, because it may ask for a passphrase or a touch.
 fn sign_with_keygen(key: &Path, namespace: &str, message: &[u8]) -> Result<String, SignError> {
     let failed = |source| SignError::Program { source };
-    let mut command = Command::new(PROGRAM);
+    let mut command = child_process::interactive_command(PROGRAM);
     command.args(["-q", "-Y", "sign", "-n", namespace, "-f"]).arg(key);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let fed = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(message));

@@ -3,17 +3,17 @@
 //! Law: a user who can write the file can sign, so a file that is writable by anyone but root and the agent's own
 //! user is refused (held by `a_file_writable_by_others_is_refused`).
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use zagent_config::trusted_path;
 
 use super::SignatureError;
 
 /// Maximum bytes of a key file.
 const MAX_BYTES: u64 = 4 << 20;
-/// The sticky bit: only owners can remove entries of a directory.
-const STICKY: u32 = 0o1000;
 
 /// The content of a file that only root or the agent's own user can have written.
 pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, SignatureError> {
@@ -32,16 +32,10 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, SignatureError> {
     if !meta.is_file() {
         return Err(distrust("it is not a regular file".into()));
     }
-    if let Some(why) = others_may_write(&meta) {
-        return Err(distrust(why));
-    }
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let parent = std::fs::metadata(dir).map_err(unreadable)?;
-    if parent.mode() & STICKY == 0
-        && let Some(why) = others_may_write(&parent)
-    {
-        return Err(SignatureError::Unsafe { path: dir.into(), why });
-    }
+    trusted_path::verify(path).map_err(|error| {
+        let why = format!("it {}", error.why);
+        SignatureError::Unsafe { path: error.culprit, why }
+    })?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_BYTES {
@@ -63,13 +57,4 @@ pub(super) fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, Signatu
         SignatureError::Line { path: path.into(), line, why: "the line is not UTF-8".into() }
     };
     String::from_utf8(bytes).map_err(not_text)
-}
-
-fn others_may_write(meta: &Metadata) -> Option<String> {
-    let own = rustix::process::geteuid().as_raw();
-    if meta.uid() != 0 && meta.uid() != own {
-        return Some(format!("it belongs to user {}; it must belong to root or to the agent", meta.uid()));
-    }
-    let mode = meta.mode() & 0o7777;
-    (mode & 0o022 != 0).then(|| format!("its mode {mode:04o} lets others write it"))
 }

@@ -12,6 +12,9 @@ pub(crate) fn to_diagnostic(error: &FunctionError, name: &str, functions: &Funct
     let (code, message, hint): (Code, String, Option<String>) = match error {
         FunctionError::Unknown => return unknown_function(name, functions),
         FunctionError::Forbidden(words) => (function::FUNCTION_FORBIDDEN, format!("`{name}`: {words}"), None),
+        FunctionError::Unavailable { message, hint } => {
+            (function::FUNCTION_FORBIDDEN, format!("`{name}`: {message}"), Some(hint.clone()))
+        }
         FunctionError::Arguments { message, hint } => {
             (function::FUNCTION_ARGUMENTS, message.clone(), hint.clone())
         }
@@ -55,6 +58,7 @@ impl From<CallError> for FunctionError {
         match error {
             CallError::Unknown => Self::Unknown,
             CallError::Forbidden(words) => Self::Forbidden(words),
+            CallError::Unavailable { message, hint } => Self::Unavailable { message, hint },
             CallError::Failed(words) => Self::Failed(words),
         }
     }
@@ -65,6 +69,7 @@ impl From<FunctionError> for CallError {
         match error {
             FunctionError::Unknown => Self::Unknown,
             FunctionError::Forbidden(words) => Self::Forbidden(words),
+            FunctionError::Unavailable { message, hint } => Self::Unavailable { message, hint },
             FunctionError::Arguments { message, .. } => Self::Failed(message),
             FunctionError::Failed(words) => Self::Failed(words),
         }

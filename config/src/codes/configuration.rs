@@ -13,4 +13,5 @@ codes! {
     CONFLICT ZA0010 "conflicting settings";
     NODE_ID ZA0011 "invalid name";
     SALT_CONFIG ZA0012 "invalid Salt configuration";
+    UNTRUSTED ZA0013 "file can be changed by others";
 }

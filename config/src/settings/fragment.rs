@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::codes::configuration as code;
 use crate::diagnostic::{Diagnostic, Diagnostics, Excerpt};
 use crate::paths;
+use crate::trusted_path;
 use crate::value::{Map, Pos, Value};
 use crate::yaml::{self, ScalarSchema};
 
@@ -96,7 +97,7 @@ impl ConfigLocation {
     /// Reads every existing file, in order.
     ///
     /// # Errors
-    /// Fails with every file that cannot be read or is not YAML.
+    /// Fails with every file that cannot be read, is not YAML, or can be changed by others.
     pub fn read_fragments(&self) -> Result<Vec<ConfigFragment>, Diagnostics> {
         let mut diagnostics = Diagnostics::default();
         let mut fragments = Vec::new();
@@ -120,6 +121,7 @@ impl ConfigLocation {
 
 fn read_fragment(path: &Path, must: bool) -> Result<Option<ConfigFragment>, Diagnostics> {
     let name = path.display().to_string();
+    must_be_trusted(path)?;
     match std::fs::read(path) {
         Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Diagnostic::new(code::UNREADABLE, format!("cannot read the file: {error}"))
@@ -132,7 +134,18 @@ fn read_fragment(path: &Path, must: bool) -> Result<Option<ConfigFragment>, Diag
     }
 }
 
+/// Refuses a file that somebody else can change: it makes root run what they like.
+fn must_be_trusted(path: &Path) -> Result<(), Diagnostics> {
+    trusted_path::verify(path).map_err(|error| {
+        Diagnostic::new(code::UNTRUSTED, error.to_string())
+            .at(path.display().to_string(), Pos::NONE)
+            .hint(error.hint())
+            .into()
+    })
+}
+
 fn list_fragments(dir: &Path) -> Result<Vec<PathBuf>, Diagnostics> {
+    must_be_trusted(dir)?;
     let diagnostic = |error: std::io::Error| -> Diagnostics {
         Diagnostic::new(code::UNREADABLE, format!("cannot list the directory: {error}"))
             .at(dir.display().to_string(), Pos::NONE)

@@ -66,10 +66,8 @@ const OWNERS: [(&str, &[&str], &[&str]); 10] = [
         &["config", "compiler", "cache", "rollout", "agent"],
         &[
             "agent/daemon/src/turn_process.rs",
-            "agent/host/src/exec",
-            "cache/src/source",
             "cache/src/testing",
-            "cache/src/trust",
+            "config/src/child_process.rs",
             "rollout/src/watchdog",
         ],
     ),

@@ -1,8 +1,8 @@
 //! A command in, its outcome out: where states, functions and checks start a process.
 //!
-//! Law: `run` always returns. A command has its own process group, a time limit and a limit on the output that is
-//! kept; a background child that holds a pipe open delays nobody. States and functions start programs only here
-//! (held by `a_timeout_ends_the_whole_group`, `output_is_capped_and_said_so`,
+//! Law: `run` always returns. A command has its own session or process group, a time limit and a limit on the output
+//! that is kept; a background child that holds a pipe open delays nobody. States and functions start programs only
+//! here (held by `a_timeout_ends_the_whole_group`, `output_is_capped_and_said_so`,
 //! `a_background_child_delays_nobody_and_lives_on`, `each_act_has_its_owners`).
 
 #![expect(
@@ -46,9 +46,9 @@ pub struct ExecCommand {
     pub args: Vec<OsString>,
     /// What it reads; nothing (`/dev/null`) when empty.
     pub stdin: Vec<u8>,
-    /// Variables that are set on top of the environment (or alone, see `clear_env`).
+    /// Variables that are set on top of the inherited ones (or alone, see `clear_env`).
     pub env: Vec<(OsString, OsString)>,
-    /// Variables that are taken away.
+    /// Inherited variables that are taken away.
     pub unset: Vec<OsString>,
     /// Starts from an empty environment.
     pub clear_env: bool,
@@ -198,6 +198,14 @@ pub enum ExecError {
         #[source]
         source: io::Error,
     },
+    /// Nothing may be started here.
+    #[error("cannot start `{}`: {why}", program.display())]
+    Refused {
+        /// The program.
+        program: OsString,
+        /// Why.
+        why: &'static str,
+    },
     /// The run was stopped before it began.
     #[error("cannot run `{}`: the run was stopped", program.display())]
     Cancelled {
@@ -223,11 +231,12 @@ impl ExecError {
     }
 }
 
-/// Runs a command to its end, or to the end of its time.
+/// Runs a command to its end, or to the end of its time. Other crates go through [`Machine`](crate::Machine), which may
+/// refuse.
 ///
 /// # Errors
 /// Fails when the command cannot be started or watched; a command that fails is an `ExitOutcome`.
-pub fn run(command: &ExecCommand) -> Result<ExitOutcome, ExecError> {
+pub(crate) fn run(command: &ExecCommand) -> Result<ExitOutcome, ExecError> {
     let program = || command.program.clone();
     let (mut child, pipes) = start_checked(command)?;
     let mut watch = ProcessWatcher::new(&child, pipes, command);

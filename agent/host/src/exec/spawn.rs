@@ -1,6 +1,7 @@
 //! A command in, a running child and our ends of its streams out.
 //!
-//! The way to start is the cheap one (`posix_spawn`) unless the command asks for another user. What has no safe call
+//! The way to start is the cheap one (`posix_spawn`) unless the command asks for another user or the agent has a terminal:
+//! session and environment come from `zagent_config::child_process`. What has no safe call
 //! (a file mask, supplementary groups) is done by a small program that then becomes the command; the command itself is
 //! looked up before, so that what is not there is told as such. The same holds for another root: `chroot` then becomes the
 //! command.
@@ -17,6 +18,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::fs::Access;
+use zagent_config::child_process::{self, ChildUser, DEFAULT_PATH};
 
 use super::{ExecCommand, ExecError, UserIds};
 use crate::fs::FsRoot;
@@ -24,8 +26,6 @@ use crate::fs::FsRoot;
 /// How often, and how far apart, a program is tried that somebody is still writing (or has just written).
 const BUSY_RETRIES: usize = 10;
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(10);
-/// Where programs are when the environment does not say.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Sets the file mask and becomes the command.
 const UMASK_SCRIPT: &str = r#"umask "$0" && exec "$@""#;
 /// Goes to a directory and becomes the command.
@@ -47,8 +47,8 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> io::Result<PathBuf
         return Ok(program.into());
     }
     let mut outcome = io::ErrorKind::NotFound;
-    let own = std::env::var_os("PATH");
-    let dirs = path.or(own.as_deref()).unwrap_or_else(|| OsStr::new(DEFAULT_PATH));
+    let own = path.is_none().then(child_process::search_path);
+    let dirs = path.or(own.as_deref()).unwrap_or_default();
     for dir in std::env::split_paths(dirs) {
         let file = dir.join(program);
         match rustix::fs::access(&file, Access::EXEC_OK) {
@@ -221,19 +221,18 @@ fn find_setpriv() -> Option<PathBuf> {
 }
 
 fn spawn_child(command: &ExecCommand, argv: &SpawnArgv) -> io::Result<(Child, ChildPipes)> {
-    let mut std = std::process::Command::new(&argv.program);
+    let mut std = child_process::bare_command(&argv.program);
     if !argv.is_wrapped {
         std.arg0(&command.program);
     }
-    std.args(&argv.prefix_args).args(&command.args).process_group(0);
+    std.args(&argv.prefix_args).args(&command.args);
     if let Some((uid, gid)) = argv.ids {
         std.uid(uid).gid(gid);
     }
-    if command.clear_env {
-        std.env_clear();
+    if !command.clear_env {
+        let is_other = command.user.as_ref().is_some_and(|user| !is_self(user));
+        std.envs(child_process::inherited(if is_other { ChildUser::Other } else { ChildUser::Same }));
     }
-    // Whoever starts the agent listens there for the agent alone.
-    std.env_remove("NOTIFY_SOCKET");
     for name in &command.unset {
         std.env_remove(name);
     }

@@ -7,11 +7,10 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use zagent_config::{Map, Value};
+use zagent_config::{Map, Value, trusted_path};
 
 use super::tree::has_extension;
 use super::{FactOrigin, FactSources};
-use crate::exec;
 use crate::exec::{ExecCommand, ExitReason};
 
 /// The most that a file of facts, or what an executable prints, may hold.
@@ -54,6 +53,9 @@ impl CustomFacts {
     }
 
     fn read_dir(&mut self, dir: &Path, sources: &FactSources) {
+        if let Err(error) = trusted_path::verify(dir) {
+            return self.warn(dir, format!("{error}; {}", error.hint()));
+        }
         let entries = match std::fs::read_dir(dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
@@ -99,9 +101,7 @@ fn load_facts(path: &Path, sources: &FactSources) -> Result<Map, String> {
     if !metadata.is_file() {
         return Err("it is not a file".into());
     }
-    if metadata.mode() & 0o002 != 0 {
-        return Err("everybody may write to it".into());
-    }
+    trusted_path::verify(path).map_err(|error| format!("{error}; {}", error.hint()))?;
     let text = if ["yaml", "yml", "json"].iter().any(|e| has_extension(path, e)) {
         read_text(path, &metadata)?
     } else if metadata.mode() & 0o111 != 0 {
@@ -132,7 +132,7 @@ fn run_executable(path: &Path, sources: &FactSources) -> Result<String, String> 
         env: vec![("ZAGENT_ID".into(), sources.id.as_str().into())],
         ..ExecCommand::new(path)
     };
-    let outcome = exec::run(&command).map_err(|e| {
+    let outcome = sources.machine.run(&command).map_err(|e| {
         let cause = std::error::Error::source(&e).map(|c| format!(": {c}")).unwrap_or_default();
         format!("{e}{cause}")
     })?;
@@ -235,13 +235,29 @@ mod tests {
             ("g", "cannot start"),
             ("h", "more than 1048576 bytes"),
             ("i.yaml", "not a string"),
-            ("j.yaml", "everybody may write"),
+            ("j.yaml", "fix it with `chmod go-w /"),
             ("l.yaml", ""),
         ] {
             assert!(said.iter().any(|(n, m)| n == name && m.contains(part)), "{name}: {said:?}");
         }
         assert_eq!(said.len(), 11, "{said:?}");
         assert!(warnings[0].to_string().starts_with("facts of `"));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_gives_no_facts() {
+        let host = FactsFixture::new().file("/d/a.yaml", "a: 1\n").script("/d/b", "#!/bin/sh\necho 'b: 1'\n");
+        assert_eq!(facts(&host).get("b"), Some(1.into()));
+        for mode in [0o777, 0o757] {
+            std::fs::set_permissions(host.path("/d"), PermissionsExt::from_mode(mode)).unwrap();
+            let facts = facts(&host);
+            assert_eq!((facts.get("a"), facts.get("b")), (None, None));
+            let warnings = facts.warnings();
+            assert!(
+                warnings.len() == 1 && warnings[0].message.contains("fix it with `chmod go-w"),
+                "{warnings:?}"
+            );
+        }
     }
 
     #[test]

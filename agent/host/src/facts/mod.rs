@@ -41,6 +41,8 @@ pub use system::{IpWithPrefix, LiveSystem, NetInterface, System};
 use custom::CustomFacts;
 use tree::FactsRoot;
 
+use crate::Machine;
+
 /// Where facts of one's own are looked for when nothing else is said.
 pub(crate) const FACTS_DIR: &str = zagent_config::paths::DEFAULT_FACTS_DIR;
 /// How long one executable of the facts directory may run.
@@ -95,6 +97,8 @@ pub struct FactSources {
     pub grains: Map,
     /// How long one executable of the facts directory may run.
     pub time_limit: Duration,
+    /// What starts the executables of the facts directory, or refuses to.
+    pub machine: Machine,
     /// Reads YAML.
     pub parse_yaml: ParseYaml,
 }
@@ -110,6 +114,7 @@ impl FactSources {
             facts_dir: Some(FACTS_DIR.into()),
             grains: Map::new(),
             time_limit: TIME_LIMIT,
+            machine: Machine::this_host(),
             parse_yaml,
         }
     }

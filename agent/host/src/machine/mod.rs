@@ -2,14 +2,15 @@
 //!
 //! Law: nothing here reaches beyond the root. Files are resolved inside it, commands are started in it (`chroot`
 //! when it is not `/`), users and groups are those of its own databases. A machine is made once, where the program
-//! is put together, and handed down: there is no other way to this host (held by
-//! `files_are_changed_and_restored_below_the_root`, `commands_run_below_the_root`).
-
-#![expect(clippy::disallowed_methods, reason = "programs are looked up in the agent's own `PATH`")]
+//! is put together, and handed down: there is no other way to this host. A machine without programs starts none,
+//! whoever asks (held by `files_are_changed_and_restored_below_the_root`, `commands_run_below_the_root`,
+//! `a_check_starts_nothing_and_shows_nothing`).
 
 pub mod account_files;
 pub mod account_ids;
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 use zagent_config::FunctionError;
+use zagent_config::child_process::{self, DEFAULT_PATH};
 
 use crate::disk::Disk;
 use crate::exec::{self, ExecCommand, ExecError, ExitOutcome};
@@ -27,16 +29,21 @@ use crate::fs::{FsError, FsRoot};
 use crate::machine::account_ids::AccountIds;
 use crate::undo::UndoJournal;
 
-/// Where programs are looked for when the environment does not say.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The largest file that a function reads whole.
 const MAX_READ_BYTES: u64 = 64 << 20;
+
+thread_local! {
+    /// The program that a machine without programs last refused to this thread.
+    static REFUSED: RefCell<Option<OsString>> = const { RefCell::new(None) };
+}
 
 /// A machine to work on.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: FsRoot,
     account_ids: Arc<AccountIds>,
+    /// Why nothing may be started; `None` when programs run.
+    no_programs: Option<&'static str>,
     /// Whether templates may run commands of their own.
     pub commands_allowed: bool,
     /// How long a program may take when the caller does not say.
@@ -60,7 +67,35 @@ impl Machine {
 
     fn with_root(root: FsRoot) -> Self {
         let account_ids = Arc::default();
-        Self { root, account_ids, commands_allowed: true, timeout: exec::DEFAULT_TIMEOUT }
+        Self { root, account_ids, no_programs: None, commands_allowed: true, timeout: exec::DEFAULT_TIMEOUT }
+    }
+
+    /// The same machine, on which nothing is ever started. `why` goes into the errors.
+    #[must_use]
+    pub const fn without_programs(mut self, why: &'static str) -> Self {
+        self.no_programs = Some(why);
+        self
+    }
+
+    /// Why nothing is started here; `None` when programs run.
+    #[must_use]
+    pub const fn programs_refused(&self) -> Option<&'static str> {
+        self.no_programs
+    }
+
+    /// The program that was refused to this thread since the last call: many callers take a program that does not start
+    /// for one that is not installed.
+    #[must_use]
+    pub fn take_refused(&self) -> Option<String> {
+        self.no_programs?;
+        REFUSED.take().map(|program| program.to_string_lossy().into_owned())
+    }
+
+    fn may_start(&self, command: &ExecCommand) -> Result<(), ExecError> {
+        let Some(why) = self.no_programs else { return Ok(()) };
+        let program = command.program.clone();
+        REFUSED.set(Some(program.clone()));
+        Err(ExecError::Refused { program, why })
     }
 
     /// Forbids or allows commands of templates.
@@ -219,9 +254,9 @@ impl Machine {
         if program.contains('/') {
             return self.is_program(program).then(|| program.to_owned());
         }
-        let own = std::env::var("PATH").ok().filter(|_| self.is_this_host());
-        let dirs = own.as_deref().unwrap_or(DEFAULT_PATH).to_owned();
-        dirs.split(':')
+        let own = self.is_this_host().then(child_process::search_path).unwrap_or_default();
+        own.to_string_lossy()
+            .split(':')
             .chain(DEFAULT_PATH.split(':'))
             .filter(|d| d.starts_with('/'))
             .map(|d| format!("{}/{program}", d.trim_end_matches('/')))
@@ -233,6 +268,7 @@ impl Machine {
     /// # Errors
     /// Fails when the command cannot be started or watched; a command that fails is an `ExitOutcome`.
     pub fn run(&self, command: &ExecCommand) -> Result<ExitOutcome, ExecError> {
+        self.may_start(command)?;
         if self.is_this_host() {
             return exec::run(command);
         }
@@ -244,6 +280,7 @@ impl Machine {
     /// # Errors
     /// Fails when it cannot be started.
     pub(crate) fn spawn_detached(&self, command: &ExecCommand) -> Result<u32, ExecError> {
+        self.may_start(command)?;
         exec::spawn_detached(&ExecCommand { root: self.root.clone(), ..command.clone() })
     }
 

@@ -165,7 +165,7 @@ fn the_own_answers_are_the_programs() {
                     vec!["/bin/sh".into(), "-c".into(), line.clone()],
                 )
                 .unwrap();
-            assert_eq!(own, zagent_host::exec::run(&program).unwrap().success(), "{line}");
+            assert_eq!(own, zagent_host::Machine::this_host().run(&program).unwrap().success(), "{line}");
             asked += 1;
         }
     }

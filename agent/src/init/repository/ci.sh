@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks a change before it is merged: every host in inventory/ must compile without a warning. Any CI system can run this
+# Checks a change before it is merged: every host in inventory/ must compile without a warning. A check starts no program of
+# the change. It needs at least one recorded host: `zagent show grains --out yaml > inventory/$(hostname).yaml`. Any CI system can run this
 # script. For a code host that reads SARIF, `zagent check . --sarif > zagent.sarif` writes the results as annotations.
 set -eu
 cd "$(dirname "$0")"

@@ -216,11 +216,13 @@ impl ArchiveFormat {
                 words
             }
             "unrar" => vec!["x".into(), "-o+".into(), "-idp".into(), "-p-".into(), file, format!("{dir}/")],
-            "python3" => vec!["-c".into(), UNZIP_SCRIPT.into(), file, dir],
+            "python3" => python_args(file, dir),
             _ => vec!["x".into(), "-y".into(), "-bb1".into(), "-p".into(), format!("-o{dir}"), file],
         };
         let mut command = Tools::command(program, &words, UNPACK_TIMEOUT);
-        command.cwd = Some(to.to_owned());
+        if matches!(program, "tar" | "bsdtar") {
+            command.cwd = Some(to.to_owned());
+        }
         command.stdin = password.unwrap_or_default().as_bytes().to_vec();
         let said = tools.run(command)?;
         if said.stdout.contains("unable to get password") || said.stderr.contains("unable to get password") {
@@ -234,6 +236,12 @@ impl ArchiveFormat {
         }
         Ok(if program == "bsdtar" { said.stderr } else { said.stdout })
     }
+}
+
+/// The words that Python is told. Isolated: it imports nothing from where it runs, from beside the archive or by its
+/// environment, so no file of an archive is ever code.
+fn python_args(file: String, dir: String) -> Vec<String> {
+    vec!["-I".into(), "-c".into(), UNZIP_SCRIPT.into(), file, dir]
 }
 
 fn command_failure(act: &str, archive: &Path, said: &CommandOutput) -> StateError {
@@ -405,6 +413,27 @@ fn unescape(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn python_imports_nothing_from_where_it_runs() {
+        let machine = zagent_host::Machine::this_host();
+        let tools = Tools::new(&machine);
+        if tools.which("python3").is_none() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let marker = dir.path().join("imported");
+        for name in ["zipfile.py", "sitecustomize.py", "stat.py"] {
+            std::fs::write(dir.path().join(name), format!("open({marker:?}, 'w')\n")).unwrap();
+        }
+        let words = python_args("/nonexistent.zip".into(), dir.path().display().to_string());
+        let mut command = Tools::command("python3", &words, UNPACK_TIMEOUT);
+        command.cwd = Some(dir.path().to_owned());
+        command.env.push(("PYTHONPATH".into(), dir.path().into()));
+        let said = tools.run(command).unwrap();
+        assert!(!said.is_success() && said.stderr.contains("nonexistent.zip"), "{said:?}");
+        assert!(!marker.exists());
+    }
 
     #[test]
     fn a_note_that_somebody_else_wrote_is_read_too() {

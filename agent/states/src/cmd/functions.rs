@@ -1,6 +1,6 @@
 //! `cmd.*`: commands of templates. As in Salt, `cmd.run` uses no shell unless asked for.
 
-#![expect(clippy::disallowed_methods, reason = "a command gets the agent's own `HOME` and `PATH`")]
+#![expect(clippy::disallowed_methods, reason = "a command runs in the home of the agent's user")]
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -188,8 +188,9 @@ fn env_arg(args: &FunctionArgs<Value>) -> Vec<(OsString, OsString)> {
         _ => {}
     }
     if let Some(more) = optional_text_arg(args, "prepend_path") {
-        let path = std::env::var("PATH").unwrap_or_default();
-        env.push(("PATH".into(), format!("{more}:{path}").into()));
+        let mut path = OsString::from(format!("{more}:"));
+        path.push(zagent_config::child_process::search_path());
+        env.push(("PATH".into(), path));
     }
     env
 }

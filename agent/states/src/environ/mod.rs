@@ -1,15 +1,13 @@
 //! States of the module `environ`: variables that the commands of later states see.
 //!
-//! Law: the agent's own environment is never changed; what a run sets ends with the run (held by `clippy.toml`,
-//! `later_commands_see_what_was_set`).
-
-#![expect(clippy::disallowed_methods, reason = "reads the variables that this state manages")]
+//! Law: the agent's own environment is never changed; what a run sets ends with the run. A variable that commands
+//! do not inherit is not there (held by `clippy.toml`, `later_commands_see_what_was_set`).
 
 pub(crate) mod functions;
 
 use std::sync::PoisonError;
 
-use zagent_config::{Map, Value};
+use zagent_config::{Map, Value, child_process};
 
 use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
@@ -60,7 +58,7 @@ impl EnvironSetenv {
         let shared = ctx.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
         let now = |name: &str| match shared.get(name) {
             Some(set) => set.clone(),
-            None => std::env::var(name).ok(),
+            None => child_process::inherited_value(name).map(|value| value.to_string_lossy().into_owned()),
         };
         let mut changes = Map::new();
         for (key, value) in self.wanted.iter() {

@@ -28,6 +28,8 @@ pub struct DirFiles {
 struct DirEnv {
     name: String,
     root: PathBuf,
+    /// The directory that the root must lie in, links resolved: a root can be a link itself.
+    below: Option<PathBuf>,
     /// Modules next to the tree; visible as its `_states`.
     modules: Option<Box<Self>>,
     real: OnceLock<Result<PathBuf, String>>,
@@ -75,6 +77,16 @@ impl DirFiles {
         self
     }
 
+    /// Refuses every root that lies outside this directory once links are resolved.
+    #[must_use]
+    pub fn below(mut self, dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        for env in &mut self.envs {
+            env.below = Some(dir.clone());
+        }
+        self
+    }
+
     /// Adds the modules of `base` from the top of its repository. The tree's own modules take precedence.
     #[must_use]
     pub fn with_modules(mut self, dir: impl Into<PathBuf>) -> Self {
@@ -106,14 +118,32 @@ impl DirFiles {
 
 impl DirEnv {
     fn new(name: &str, root: PathBuf) -> Self {
-        Self { name: name.into(), root, modules: None, real: OnceLock::new(), list: OnceLock::new() }
+        Self {
+            name: name.into(),
+            root,
+            below: None,
+            modules: None,
+            real: OnceLock::new(),
+            list: OnceLock::new(),
+        }
     }
 
     /// The root with links resolved; looked up once.
     fn real_root(&self) -> Result<&Path, String> {
-        let found =
-            self.real.get_or_init(|| self.root.canonicalize().map_err(|e| io_error_text(&self.root, &e)));
-        found.as_deref().map_err(Clone::clone)
+        self.real.get_or_init(|| self.find_root()).as_deref().map_err(Clone::clone)
+    }
+
+    fn find_root(&self) -> Result<PathBuf, String> {
+        let real = |path: &Path| path.canonicalize().map_err(|e| io_error_text(path, &e));
+        let root = real(&self.root)?;
+        match &self.below {
+            Some(dir) if !root.starts_with(real(dir)?) => Err(format!(
+                "`{}` is a link that leaves the repository: it points to `{}`",
+                self.root.display(),
+                root.display()
+            )),
+            _ => Ok(root),
+        }
     }
 
     fn read(&self, path: &Path) -> Result<Option<Arc<[u8]>>, String> {
@@ -318,6 +348,23 @@ mod tests {
         symlink("../outside", root.join("escape")).unwrap();
         symlink(".", root.join("web/loop")).unwrap();
         dir
+    }
+
+    #[test]
+    fn a_root_that_leaves_its_repository_is_refused() {
+        let dir = tree();
+        let repo = dir.path().join("repo");
+        std::fs::create_dir_all(repo.join("real")).unwrap();
+        std::fs::write(repo.join("real/a.sls"), "a").unwrap();
+        symlink("../states", repo.join("states")).unwrap();
+        symlink("real", repo.join("inside")).unwrap();
+        let files = |name: &str| DirFiles::base(repo.join(name)).below(&repo);
+        for outcome in
+            [files("states").read("base", "top.sls").map(drop), files("states").list("base").map(drop)]
+        {
+            assert!(outcome.as_ref().is_err_and(|e| e.contains("leaves the repository")), "{outcome:?}");
+        }
+        assert_eq!(files("inside").read("base", "a.sls").unwrap().as_deref(), Some(&b"a"[..]));
     }
 
     #[test]

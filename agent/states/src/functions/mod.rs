@@ -104,6 +104,10 @@ pub(crate) fn call_from_template(machine: &Machine, call: &FunctionCall) -> Resu
     call_any(machine, call)
 }
 
+/// What to do about a function that starts a program where none may be started.
+const NO_COMMANDS_HINT: &str =
+    "leave out `--no-commands` if you trust the tree, or take the value from a grain or pillar";
+
 /// True when a function changes the host.
 #[must_use]
 pub fn changes_host(name: &str) -> bool {
@@ -128,7 +132,17 @@ pub(crate) fn call_any(machine: &Machine, call: &FunctionCall) -> Result<Value, 
     }
     let named = call.kwargs.iter().map(|(k, v)| (k.json_key(), v.clone())).collect();
     let bound = FunctionArgs::bind(entry.name, entry.signature, call.args.clone(), named)?;
-    Ok((entry.body)(machine, &bound)?)
+    // What was refused to others before is not this function's.
+    drop(machine.take_refused());
+    let answer = (entry.body)(machine, &bound);
+    match (machine.take_refused(), machine.programs_refused()) {
+        // An answer that was given without the program is a guess.
+        (Some(program), Some(why)) => {
+            let message = format!("it starts `{program}`, and {why}");
+            Err(CallError::Unavailable { message, hint: NO_COMMANDS_HINT.into() })
+        }
+        _ => Ok(answer?),
+    }
 }
 
 #[cfg(test)]

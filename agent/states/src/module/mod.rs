@@ -196,6 +196,7 @@ fn call_error_text(error: &CallError, function: &str) -> String {
     match error {
         CallError::Unknown => format!("there is no function `{function}`"),
         CallError::Forbidden(words) | CallError::Failed(words) => words.clone(),
+        CallError::Unavailable { message, hint } => format!("{message}; {hint}"),
     }
 }
 

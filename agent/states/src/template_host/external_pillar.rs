@@ -1,26 +1,23 @@
 //! External pillars and tops: executables that print YAML or JSON.
 
-use std::time::Duration;
-
 use zagent_config::Value;
 
-use zagent_host::exec;
-use zagent_host::exec::ExecCommand;
-use zagent_host::exec::error_message;
+use zagent_host::Machine;
+use zagent_host::exec::{ExecCommand, error_message};
 
 /// Runs one executable: the node's id is its last argument, `input` is JSON on its standard input.
 pub(crate) fn run_external(
+    machine: &Machine,
     argv: &[String],
     id: &str,
     input: &Value,
-    timeout: Duration,
 ) -> Result<Value, String> {
     let (program, args) = argv.split_first().ok_or("an external program has an empty command line")?;
     let mut command = ExecCommand::new(program).args(args.iter().map(String::as_str).chain([id]));
-    command.timeout = Some(timeout);
+    command.timeout = Some(machine.timeout);
     command.output_cap = 16 << 20;
     command.stdin = serde_json::to_vec(input).map_err(|e| format!("cannot write the pillar as JSON: {e}"))?;
-    let outcome = exec::run(&command).map_err(|e| error_message(&e))?;
+    let outcome = machine.run(&command).map_err(|e| error_message(&e))?;
     if !outcome.success() {
         let output = String::from_utf8_lossy(&outcome.stderr);
         let last = output.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();

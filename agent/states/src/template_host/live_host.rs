@@ -88,9 +88,7 @@ impl TemplateHost for LiveHost {
 
     fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<Secret, String> {
         let secret = match cipher {
-            Cipher::Gpg => {
-                secrets::decrypt_gpg(&self.settings.gpg_home, armoured, self.settings.machine.timeout)
-            }
+            Cipher::Gpg => secrets::decrypt_gpg(&self.settings.machine, &self.settings.gpg_home, armoured),
             Cipher::Age => secrets::decrypt_age(&self.settings.age_identities, armoured),
         }?;
         // A document of many lines is taken apart by the compiler first: its lines hold ordinary words.
@@ -101,11 +99,11 @@ impl TemplateHost for LiveHost {
     }
 
     fn external_pillar(&self, pillar: &Value) -> Result<Vec<Value>, String> {
-        let timeout = self.settings.machine.timeout;
+        let LiveHostSettings { machine, id, .. } = &self.settings;
         let mut added = Vec::new();
         let mut known = pillar.clone();
         for argv in &self.settings.external_pillar {
-            let more = external_pillar::run_external(argv, &self.settings.id, &known, timeout)?;
+            let more = external_pillar::run_external(machine, argv, id, &known)?;
             known = zagent_config::value::merge(
                 &known,
                 &more,
@@ -122,10 +120,10 @@ impl TemplateHost for LiveHost {
         if self.settings.external_tops.is_empty() {
             return Ok(Vec::new());
         }
-        let timeout = self.settings.machine.timeout;
+        let LiveHostSettings { machine, id, .. } = &self.settings;
         let grains = self.grains.all();
         let tops = self.settings.external_tops.iter();
-        tops.map(|argv| external_pillar::run_external(argv, &self.settings.id, &grains, timeout)).collect()
+        tops.map(|argv| external_pillar::run_external(machine, argv, id, &grains)).collect()
     }
 }
 

@@ -1,4 +1,8 @@
 //! A host that is not here: recorded facts, and no answer for what only a machine can say.
+//!
+//! Law: whatever a template asks, no program is started, and no file and no variable of the machine that compiles is read
+//! (held by `a_check_starts_nothing_and_shows_nothing`).
+//! Its clock is the only thing that is.
 
 use std::sync::Arc;
 
@@ -24,11 +28,14 @@ pub struct RecordedHost {
     machine: Machine,
 }
 
+/// Why a recorded host starts nothing.
+const NO_PROGRAMS: &str = "a compile for a recorded host starts no program";
+
 impl RecordedHost {
-    /// A host with these facts and these answers; the time is that of `machine`.
+    /// A host with these facts and these answers.
     #[must_use]
-    pub const fn new(grains: Arc<dyn Grains>, answers: Map, machine: Machine) -> Self {
-        Self { grains, answers, machine }
+    pub fn new(grains: Arc<dyn Grains>, answers: Map) -> Self {
+        Self { grains, answers, machine: Machine::this_host().without_programs(NO_PROGRAMS) }
     }
 
     fn recorded_answer(&self, call: &FunctionCall) -> Option<Value> {
@@ -37,6 +44,15 @@ impl RecordedHost {
             (Value::Map(_), None) => None,
             (fixed, _) => Some(fixed.clone()),
         }
+    }
+}
+
+/// How the answer of a call is recorded.
+fn answer_example(call: &FunctionCall) -> String {
+    let name = &call.function;
+    match call.args.first().and_then(Value::as_str) {
+        Some(first) => format!("{{{name}: {{{}: ANSWER}}}}", serde_json::Value::from(first)),
+        None => format!("{{{name}: ANSWER}}"),
     }
 }
 
@@ -77,10 +93,13 @@ impl TemplateHost for RecordedHost {
         if !self.functions().contains(&call.function.as_str()) {
             return Err(CallError::Unknown);
         }
-        let name = &call.function;
-        Err(CallError::Failed(format!(
-            "`{name}` is not available for a recorded host; its answer can be recorded under `{RECORDED_FUNCTIONS_KEY}` in the inventory"
-        )))
+        Err(CallError::Unavailable {
+            message: "a recorded host cannot answer it, and the machine that compiles is never asked".into(),
+            hint: format!(
+                "record the answer in inventory/NODE.yaml: `{RECORDED_FUNCTIONS_KEY}: {}`",
+                answer_example(call)
+            ),
+        })
     }
 
     fn functions(&self) -> Vec<&'static str> {
@@ -113,7 +132,7 @@ mod tests {
             r#"{"pkg.version": {"nginx": "1.22"}, "status.time": "2024", "postgres.psql_query": []}"#;
         let answers = Value::from_json_str(answers).unwrap().as_map().cloned().unwrap();
         let facts = Arc::new(RecordedFacts::from_json(r#"{"os": "Debian"}"#).unwrap());
-        let host = RecordedHost::new(facts, answers, Machine::this_host());
+        let host = RecordedHost::new(facts, answers);
         let call = |function: &str, args: &[&str]| {
             let args = args.iter().map(|a| Value::from(*a)).collect();
             host.call(&FunctionCall { function: function.into(), args, kwargs: Map::new() })
@@ -125,7 +144,8 @@ mod tests {
         assert_eq!(call("random.get_str", &[]), Ok("a".repeat(20).into()));
         let refused = call("pkg.version", &["bash"]);
         assert!(
-            matches!(&refused, Err(CallError::Failed(w)) if w.contains("not available for a recorded host"))
+            matches!(&refused, Err(CallError::Unavailable { hint, .. }) if hint.ends_with(r#"`functions: {pkg.version: {"bash": ANSWER}}`"#)),
+            "{refused:?}"
         );
         assert!(host.functions().contains(&"postgres.psql_query") && !host.functions().contains(&"dig.A"));
     }

@@ -68,6 +68,7 @@ pub(crate) fn render_answer(answer: Result<Value, CallError>) -> String {
         Ok(value) => serde_json::to_string(&value).unwrap(),
         Err(CallError::Unknown) => "unknown".into(),
         Err(CallError::Forbidden(words)) => format!("forbidden: {words}"),
+        Err(CallError::Unavailable { message, hint }) => format!("unavailable: {message}; {hint}"),
         Err(CallError::Failed(words)) => format!("failed: {words}"),
     }
 }

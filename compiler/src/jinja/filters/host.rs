@@ -68,6 +68,7 @@ pub(super) fn call_host(host: &dyn FilterHost, args: &CallArgs, call: &FunctionC
     host.call(call).map_err(|e| match e {
         CallError::Unknown => args.error(format_args!("the host has no function `{}`", call.function)),
         CallError::Forbidden(why) | CallError::Failed(why) => args.error(why),
+        CallError::Unavailable { message, hint } => args.error(format_args!("{message}; {hint}")),
     })
 }
 

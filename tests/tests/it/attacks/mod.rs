@@ -4,10 +4,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its attack has failed")]
 
+mod check;
 mod keys;
 mod manifests;
 mod remotes;
 mod replay;
+mod terminal;
 mod trees;
 
 use std::fs;
