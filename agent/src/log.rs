@@ -9,24 +9,26 @@
 )]
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+use zagent_config::mask::mask_message;
 
 /// Sends warnings to stderr; with `-v` also actions, with `-vv` every command. The daemon logs its actions by
 /// default.
 pub fn init() {
+    hide_in_panics();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let level = match verbosity(args.iter().map(String::as_str)) + usize::from(is_daemon(&args)) {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    let log = tracing_subscriber::fmt().with_writer(|| MaskedStderr).with_max_level(level);
     // Another subscriber may already be installed; it is kept.
     let _ = if is_journal() {
         log.with_ansi(false).event_format(JournalFormat).try_init()
@@ -34,6 +36,36 @@ pub fn init() {
         let log = log.with_ansi(std::io::stderr().is_terminal()).with_target(false);
         if is_daemon(&args) { log.try_init() } else { log.without_time().try_init() }
     };
+}
+
+/// Stderr, without the secrets that this process has read. The subscriber writes a line at a time.
+struct MaskedStderr;
+
+impl Write for MaskedStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        io::stderr().write_all(mask_message(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// A panic says where and why, without secrets: its words may quote what a state was working on.
+fn hide_in_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("unnamed").to_owned();
+        let trace = std::backtrace::Backtrace::capture();
+        let trace = match trace.status() {
+            std::backtrace::BacktraceStatus::Captured => format!("{trace}\n"),
+            _ => String::new(),
+        };
+        let _ =
+            io::stderr().write_all(mask_message(&format!("thread `{name}`: {panic}\n{trace}")).as_bytes());
+    }));
 }
 
 /// True when stderr is the journal stream of systemd. The variable alone is not enough: every child of a

@@ -21,7 +21,7 @@ use crate::select::{self, TopMatches};
 use crate::session::template::{RenderPhase, Templates};
 use crate::session::{CompileSession, ReadRequest, render};
 use crate::source_files::{ReachedBy, RenderedPos};
-use crate::{link, lower, merge, strict};
+use crate::{link, lower, merge, secret_argv, strict};
 
 /// What to compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,7 +282,7 @@ impl Compiler {
         if matches!(want, CompileTarget::Sls { .. }) {
             let mut diagnostics = Diagnostics::default();
             verify(session, &high, &mut diagnostics);
-            diagnostics.into_result()?;
+            self.add_context(diagnostics).into_result()?;
         }
         Ok(high.to_value())
     }
@@ -294,7 +294,10 @@ impl Compiler {
     pub fn compile(&self, want: &CompileTarget) -> Result<CompileOutput, Diagnostics> {
         let session = self.state_session();
         let high = self.merge_high(session, want)?;
-        self.lower_and_link(session, high).map_err(|diagnostics| self.add_context(diagnostics))
+        let mut compiled =
+            self.lower_and_link(session, high).map_err(|diagnostics| self.add_context(diagnostics))?;
+        compiled.warnings = self.add_context(Diagnostics(compiled.warnings)).0;
+        Ok(compiled)
     }
 
     /// From high data to a plan.
@@ -318,6 +321,7 @@ impl Compiler {
         if self.options().compat == Compat::Strict {
             warnings.extend(strict::check(session, &lowered)?);
         }
+        warnings.extend(secret_argv::check(session, &lowered, &self.secrets()));
         let plan = link::link(session, lowered)?;
         Ok(CompileOutput { plan, warnings })
     }
@@ -332,7 +336,7 @@ impl Compiler {
         let Some(path) = session.locate(env, name) else {
             let matches = TopMatches::for_sls(env, &[name.to_string()]);
             let (_, diagnostics) = merge::merge(session, &matches);
-            return Err(diagnostics);
+            return Err(self.add_context(diagnostics));
         };
         let read = ReadRequest { env: env.into(), sls: name.into(), path, reached: ReachedBy::Requested };
         let (file, _) = session.read(read);

@@ -19,6 +19,7 @@ mod plan;
 mod plan_bytes;
 mod private_networks;
 pub mod schema;
+mod secret_argv;
 mod select;
 mod session;
 mod single;

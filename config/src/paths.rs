@@ -125,6 +125,8 @@ below! {
     schedule "state/schedule";
     /// Undo journals, one directory per run.
     undo "state/undo";
+    /// Digests of the paths of files that hold or held a secret; no diff of them is shown.
+    secret_files "state/secret-files";
     /// Copies of files that states replaced.
     backups "state/backups";
     /// The history of runs.

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use zagent_compiler::{Compat, CompileInputs, CompileOutput, CompileTarget, Compiler, FileTree, Plan};
 use zagent_config::settings::Settings;
-use zagent_config::{SecretMask, Value, mask};
+use zagent_config::{SecretMask, Value, mask, secret_keys};
 use zagent_host::Machine;
 
 use crate::error::AgentError;
@@ -139,6 +139,15 @@ impl CompileJob {
         if let Err(error) = saved {
             tracing::debug!(%error, dir = %dir.display(), "cannot write the plan cache");
         }
+    }
+
+    /// The mask of a run with this pillar. What was decrypted is known when the plan was compiled; a cached plan has nothing of
+    /// it, and the pillar is not compiled for this.
+    pub(crate) fn run_mask(&self, pillar: &Value) -> SecretMask {
+        let mut secrets = self.compiler.decrypted_secrets();
+        secrets.extend(secret_keys::marked_secrets(pillar));
+        mask::hide_in_messages(&secrets);
+        SecretMask::new(&secrets)
     }
 
     /// Secret mask; empty when secrets are to be shown.

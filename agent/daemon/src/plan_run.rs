@@ -3,7 +3,6 @@
 #![expect(clippy::disallowed_methods, reason = "a run starts at the current time")]
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use zagent_compiler::functions::Functions;
@@ -13,7 +12,7 @@ use zagent_compiler::{
 use zagent_config::mask::Secret;
 use zagent_config::settings::RunSchedule;
 use zagent_config::suggest::nearest;
-use zagent_config::{Map, Value};
+use zagent_config::{Map, SecretMask, Value};
 
 use crate::compile_job::{CompileJob, PlanWithPillar};
 use crate::error::AgentError;
@@ -115,10 +114,11 @@ impl PlanRun<'_> {
     /// Why there was no run.
     pub fn run(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
         let mut report = None;
-        let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress));
-        output.show_progress(self.planned.plan.chunks.len(), &self.job.mask(false), &mut run);
+        let mask = self.job.run_mask(&self.planned.pillar);
+        let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress, &mask));
+        output.show_progress(self.planned.plan.chunks.len(), &mut run);
         let report = report.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;
-        output.report(&report, &self.job.mask(false));
+        output.report(&report);
         Ok(report)
     }
 
@@ -126,7 +126,7 @@ impl PlanRun<'_> {
     fn record_history(&self, report: &RunReport, messages: &mut dyn RunOutput) {
         let job = self.job;
         let history = History::new(&job.settings.paths(), job.settings.run.keep);
-        match history.record(report, &job.mask(false)) {
+        match history.record(report) {
             Ok(warnings) => {
                 warnings.iter().for_each(|warning| messages.warn(&zagent_config::error_chain(warning)));
             }
@@ -138,7 +138,7 @@ impl PlanRun<'_> {
     }
 
     /// Applies the plan to the host, or predicts the changes.
-    fn converge(&self, progress: &dyn RunProgress) -> Result<RunReport, AgentError> {
+    fn converge(&self, progress: &dyn RunProgress, mask: &SecretMask) -> Result<RunReport, AgentError> {
         let failhard = self.job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
         let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
         let paths = self.job.settings.paths();
@@ -167,6 +167,7 @@ impl PlanRun<'_> {
             trigger: self.trigger,
             progress,
             cancel: self.cancel,
+            mask: mask.clone(),
         };
         let mut report = turn.run().map_err(|error| to_agent_error(&error))?;
         if self.job.compat == Compat::Salt
@@ -190,26 +191,7 @@ fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateO
     } else {
         "No states found for this minion"
     };
-    Ok(Some(StateOutcome {
-        tag: "no_|-states_|-states_|-None".into(),
-        state: "no".into(),
-        fun: "None".into(),
-        id: "states".into(),
-        sls: String::new(),
-        name: "No States".into(),
-        about: None,
-        result: Some(false),
-        unknown: false,
-        skip: None,
-        changes: Map::new(),
-        comment: comment.into(),
-        diff: String::new(),
-        details: Map::new(),
-        run_num: 0,
-        level: 0,
-        start,
-        duration: Duration::ZERO,
-    }))
+    Ok(Some(StateOutcome::no_states(comment, start)))
 }
 
 /// Turns the reason why no run happened into an error with a hint.

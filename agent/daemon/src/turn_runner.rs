@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zagent_compiler::CompileOutput;
-use zagent_config::SecretMask;
 use zagent_config::settings::Settings;
 
 use crate::compile_job::{CompileJob, PlanCacheUse};
@@ -38,15 +37,6 @@ pub struct TurnRunner<'a> {
     pub checked: Option<CheckedRevision>,
 }
 
-/// A run, and its secret mask.
-#[derive(Debug)]
-pub struct CompletedRun {
-    /// Its report.
-    pub report: RunReport,
-    /// Secret mask.
-    pub mask: SecretMask,
-}
-
 /// A revision that compiled.
 pub struct CheckedRevision {
     top: PathBuf,
@@ -72,7 +62,7 @@ impl TurnRunner<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, AgentError> {
+    pub fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<RunReport, AgentError> {
         let cache = PlanCacheUse { save: !self.order.test, fresh: self.fresh };
         let is_same = |checked: &CheckedRevision| {
             self.request.sls.is_empty()
@@ -91,8 +81,7 @@ impl TurnRunner<'_> {
             }
         };
         let run = PlanRun { job: &job, planned: &planned, order: self.order, trigger, cancel: self.cancel };
-        let report = run.run_and_record(self.output)?;
-        Ok(CompletedRun { report, mask: job.mask(false) })
+        run.run_and_record(self.output)
     }
 
     /// Prints a warning.

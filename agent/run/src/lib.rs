@@ -22,6 +22,7 @@ pub mod queue;
 pub mod requisite;
 pub(crate) mod run_options;
 pub mod runner;
+pub(crate) mod secret_files;
 pub mod signal;
 pub mod slot;
 pub(crate) mod state_locks;

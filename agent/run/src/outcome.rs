@@ -1,10 +1,15 @@
 //! What a run did, as one value; every output is made from it.
+//!
+//! Law: a [`StateOutcome`] holds no secret. Only [`OutcomeDraft::into_outcome`] makes one, and it masks all of it (held by
+//! `Masked`, `nothing_of_an_outcome_holds_a_secret`), so that no output has to.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use zagent_config::settings::RunSchedule;
-use zagent_config::{Map, Value};
+use zagent_config::{Map, SecretMask, Value, mask};
 
 /// Set in the details of a revert where something was left alone, because other hands had changed it since.
 pub const LEFT_ALONE: &str = "left_alone";
@@ -134,7 +139,168 @@ pub enum StateStatus {
     Skipped,
 }
 
-/// How one state ended.
+/// Keys of changes that stand for what was and what is.
+const PAIRS: [(&str, &str); 2] = [("old", "new"), ("before", "after")];
+
+/// Words before the lines that `file.keyvalue` predicts in its comment.
+const PREDICTED_LINES: &str = "\nPredicted diff:";
+
+/// How one state ended, before its secrets are masked; its fields are those of [`StateOutcome`].
+#[derive(Clone, Debug)]
+pub(crate) struct OutcomeDraft {
+    pub(crate) tag: String,
+    pub(crate) state: String,
+    pub(crate) fun: String,
+    pub(crate) id: String,
+    pub(crate) sls: String,
+    pub(crate) name: String,
+    pub(crate) about: Option<Value>,
+    pub(crate) result: Option<bool>,
+    pub(crate) unknown: bool,
+    pub(crate) skip: Option<SkipReason>,
+    pub(crate) changes: Map,
+    pub(crate) comment: String,
+    pub(crate) diff: String,
+    pub(crate) details: Map,
+    pub(crate) run_num: u64,
+    pub(crate) level: usize,
+    pub(crate) start: Timestamp,
+    pub(crate) duration: Duration,
+}
+
+/// How much of a file a state may show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileLines {
+    /// Its lines, unless one of them holds a secret.
+    Shown,
+    /// None: it holds or held a secret.
+    Hidden,
+}
+
+impl OutcomeDraft {
+    /// The outcome without secrets.
+    pub(crate) fn into_outcome(mut self, mask: &SecretMask, lines: FileLines) -> StateOutcome {
+        if lines == FileLines::Hidden
+            || mask.finds(self.diff.as_bytes())
+            || mask_finds_lines(mask, &self.changes)
+        {
+            self.hide_lines();
+        }
+        if !mask.is_empty() {
+            self.mask_texts(mask);
+        }
+        StateOutcome {
+            tag: self.tag,
+            state: self.state,
+            fun: self.fun,
+            id: self.id,
+            sls: self.sls,
+            name: self.name,
+            about: self.about,
+            result: self.result,
+            unknown: self.unknown,
+            skip: self.skip,
+            changes: self.changes,
+            comment: self.comment,
+            diff: self.diff,
+            details: self.details,
+            run_num: self.run_num,
+            level: self.level,
+            start: self.start,
+            duration: self.duration,
+            masked: Masked,
+        }
+    }
+
+    /// Nothing of what the file holds or held stays.
+    fn hide_lines(&mut self) {
+        if !self.diff.is_empty() {
+            self.diff = format!("{}\n", mask::HIDDEN_DIFF);
+        }
+        if let Some(at) = self.comment.find(PREDICTED_LINES) {
+            self.comment.truncate(at);
+        }
+        self.changes = hide_lines_in(&self.changes);
+    }
+
+    fn mask_texts(&mut self, mask: &SecretMask) {
+        for text in
+            [&mut self.tag, &mut self.id, &mut self.sls, &mut self.name, &mut self.comment, &mut self.diff]
+        {
+            if let Cow::Owned(masked) = mask.mask_str(text) {
+                *text = masked;
+            }
+        }
+        self.about = self.about.take().map(|about| mask.mask_value(&about));
+        self.changes = mask_pairs(mask, &self.changes);
+        for map in [&mut self.changes, &mut self.details] {
+            if let Value::Map(masked) = mask.mask_value(&std::mem::take(map).into()) {
+                *map = Arc::unwrap_or_clone(masked);
+            }
+        }
+    }
+}
+
+/// True when a `diff` somewhere in the changes holds a secret.
+fn mask_finds_lines(mask: &SecretMask, changes: &Map) -> bool {
+    !mask.is_empty()
+        && changes.iter().any(|(key, value)| match value {
+            _ if key.as_str() == Some("diff") => mask.finds_in(value),
+            Value::Map(map) => mask_finds_lines(mask, map),
+            _ => false,
+        })
+}
+
+/// Changes without lines of files: words such as `New file` stay.
+fn hide_lines_in(changes: &Map) -> Map {
+    let mut out = Map::with_capacity(changes.len());
+    for (key, value) in changes.iter() {
+        let is_pair = is_in_pair(changes, key.as_str().unwrap_or_default());
+        let shown = match value {
+            Value::Str(text) if key.as_str() == Some("diff") && text.contains('\n') => {
+                mask::HIDDEN_DIFF.into()
+            }
+            Value::Map(_) | Value::List(_) if key.as_str() == Some("diff") => mask::HIDDEN_DIFF.into(),
+            Value::Str(_) | Value::List(_) if is_pair => mask::MASKED_TEXT.into(),
+            Value::Map(map) => hide_lines_in(map).into(),
+            other => other.clone(),
+        };
+        out.insert(key.clone(), shown);
+    }
+    out
+}
+
+/// Where one side of a pair holds a secret, the other side held one: both are masked.
+fn mask_pairs(mask: &SecretMask, changes: &Map) -> Map {
+    let holds = |key: &str| changes.get(key).is_some_and(|value| mask.finds_in(value));
+    let is_secret = |key: &str| {
+        PAIRS
+            .iter()
+            .any(|(a, b)| [a, b].contains(&&key) && is_in_pair(changes, key) && (holds(a) || holds(b)))
+    };
+    let mut out = Map::with_capacity(changes.len());
+    for (key, value) in changes.iter() {
+        let shown = match value {
+            Value::Str(_) | Value::Int(_) | Value::List(_) if key.as_str().is_some_and(is_secret) => {
+                mask::MASKED_TEXT.into()
+            }
+            Value::Map(map) => mask_pairs(mask, map).into(),
+            other => other.clone(),
+        };
+        out.insert(key.clone(), shown);
+    }
+    out
+}
+
+fn is_in_pair(changes: &Map, key: &str) -> bool {
+    PAIRS.iter().any(|(a, b)| (key == *a || key == *b) && changes.contains(a) && changes.contains(b))
+}
+
+/// Only this file makes one: the mark of an outcome without secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Masked;
+
+/// How one state ended, without secrets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateOutcome {
     /// `state_|-id_|-name_|-fun`.
@@ -173,9 +339,36 @@ pub struct StateOutcome {
     pub start: Timestamp,
     /// How long it took.
     pub duration: Duration,
+    masked: Masked,
 }
 
 impl StateOutcome {
+    /// What Salt reports as a state when nothing is selected for a node.
+    #[must_use]
+    pub fn no_states(comment: &str, start: Timestamp) -> Self {
+        let draft = OutcomeDraft {
+            tag: "no_|-states_|-states_|-None".into(),
+            state: "no".into(),
+            fun: "None".into(),
+            id: "states".into(),
+            sls: String::new(),
+            name: "No States".into(),
+            about: None,
+            result: Some(false),
+            unknown: false,
+            skip: None,
+            changes: Map::new(),
+            comment: comment.into(),
+            diff: String::new(),
+            details: Map::new(),
+            run_num: 0,
+            level: 0,
+            start,
+            duration: Duration::ZERO,
+        };
+        draft.into_outcome(&SecretMask::default(), FileLines::Shown)
+    }
+
     /// True when these details are set.
     #[must_use]
     pub fn has_detail(&self, detail: &str) -> bool {
@@ -245,5 +438,74 @@ impl RunReport {
     #[must_use]
     pub fn is_success(&self) -> bool {
         !self.canceled && self.count(StateStatus::Failed) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    fn json(text: &str) -> Map {
+        let Value::Map(map) = Value::from_json_str(text).unwrap() else { panic!("no mapping") };
+        (*map).clone()
+    }
+
+    fn masked(draft: OutcomeDraft, lines: FileLines) -> StateOutcome {
+        draft.into_outcome(&SecretMask::new(&["hunter2-x".into()]), lines)
+    }
+
+    #[test]
+    fn nothing_of_an_outcome_holds_a_secret() {
+        let mut draft = samples::draft("cmd.run", "id hunter2-x", "echo hunter2-x");
+        draft.sls = "a.hunter2-x".into();
+        draft.about = Some(Value::from("hunter2-x"));
+        draft.comment = "said aHVudGVyMi14 and 68756e746572322d78".into();
+        draft.changes = json(r#"{"stdout": "hunter2-x", "hunter2-x": [{"a": "xhunter2-xx"}]}"#);
+        draft.details = json(r#"{"event": "hunter2-x"}"#);
+        let text = format!("{:?}", masked(draft, FileLines::Shown));
+        for form in ["hunter2", "aHVudGVy", "68756e"] {
+            assert!(!text.contains(form), "{form}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_old_value_goes_with_the_new_one() {
+        let mut draft = samples::draft("ini.options_present", "x", "/x");
+        draft.changes = json(
+            r#"{"db": {"password": {"before": "old-value", "after": "hunter2-x"}, "port": {"before": "1", "after": "2"}},
+                "mode": {"old": "0600", "new": "0644"}}"#,
+        );
+        let want = json(
+            r#"{"db": {"password": {"before": "********", "after": "********"}, "port": {"before": "1", "after": "2"}},
+                "mode": {"old": "0600", "new": "0644"}}"#,
+        );
+        assert_eq!(masked(draft, FileLines::Shown).changes, want);
+    }
+
+    #[test]
+    fn a_file_with_a_secret_shows_no_lines() {
+        let lines = "--- \n+++ \n@@ -1 +1 @@\n-old-value\n+hunter2-x\n";
+        let draft = |diff: &str| {
+            let mut draft = samples::draft("file.managed", "x", "/x");
+            draft.diff = diff.into();
+            draft.changes.insert("diff", diff);
+            draft.changes.insert("mode", "0600");
+            draft.comment = "It changed\nPredicted diff:\n\r\t\t- old-value".into();
+            draft
+        };
+        let plain = lines.replace("hunter2-x", "new-value");
+        for outcome in [masked(draft(lines), FileLines::Shown), masked(draft(&plain), FileLines::Hidden)] {
+            let text = format!("{outcome:?}");
+            assert!(!text.contains("old-value") && !text.contains("hunter2-x"), "{text}");
+            assert_eq!(outcome.changes.get("diff"), Some(&mask::HIDDEN_DIFF.into()));
+            assert_eq!(outcome.changes.get("mode"), Some(&"0600".into()));
+        }
+        let shown = masked(draft(&plain), FileLines::Shown);
+        assert!(shown.diff == plain && shown.comment.contains("old-value"));
+        let mut new = samples::draft("file.managed", "x", "/x");
+        new.changes = json(r#"{"/x": {"diff": "New file", "mode": "0644"}}"#);
+        let kept = new.changes.clone();
+        assert_eq!(masked(new, FileLines::Hidden).changes, kept);
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use zagent_config::settings::RunSchedule;
-use zagent_config::{Map, Value};
+use zagent_config::{Map, SecretMask, Value};
+
+use crate::outcome::{FileLines, OutcomeDraft};
 
 use crate::{IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome};
 
@@ -17,8 +19,13 @@ pub fn start() -> Timestamp {
 
 /// An unchanged state.
 pub fn state(function: &str, id: &str, name: &str) -> StateOutcome {
+    draft(function, id, name).into_outcome(&SecretMask::default(), FileLines::Shown)
+}
+
+/// The same before its secrets are masked.
+pub(crate) fn draft(function: &str, id: &str, name: &str) -> OutcomeDraft {
     let (state, fun) = function.split_once('.').unwrap();
-    StateOutcome {
+    OutcomeDraft {
         tag: format!("{state}_|-{id}_|-{name}_|-{fun}"),
         state: state.into(),
         fun: fun.into(),
@@ -41,26 +48,35 @@ pub fn state(function: &str, id: &str, name: &str) -> StateOutcome {
 }
 
 /// The same with changes, given as JSON.
-pub fn changed(outcome: StateOutcome, comment: &str, changes: &str) -> StateOutcome {
+pub fn changed(mut outcome: StateOutcome, comment: &str, changes: &str) -> StateOutcome {
     let Value::Map(changes) = Value::from_json_str(changes).unwrap() else { panic!("no mapping: {changes}") };
-    StateOutcome { changes: (*changes).clone(), comment: comment.into(), ..outcome }
+    (outcome.changes, outcome.comment) = ((*changes).clone(), comment.into());
+    outcome
 }
 
 /// The same, failed.
-pub fn bad(outcome: StateOutcome, comment: &str) -> StateOutcome {
-    StateOutcome { result: Some(false), comment: comment.into(), ..outcome }
+pub fn bad(mut outcome: StateOutcome, comment: &str) -> StateOutcome {
+    (outcome.result, outcome.comment) = (Some(false), comment.into());
+    outcome
 }
 
 /// The same, skipped.
-pub fn skipped(outcome: StateOutcome, reason: SkipReason, comment: &str) -> StateOutcome {
-    let result = Some(reason != SkipReason::RequireFailed);
-    StateOutcome { skip: Some(reason), result, comment: comment.into(), ..outcome }
+pub fn skipped(mut outcome: StateOutcome, reason: SkipReason, comment: &str) -> StateOutcome {
+    outcome.result = Some(reason != SkipReason::RequireFailed);
+    (outcome.skip, outcome.comment) = (Some(reason), comment.into());
+    outcome
+}
+
+fn at_level(mut outcome: StateOutcome, level: usize) -> StateOutcome {
+    outcome.level = level;
+    outcome
 }
 
 /// A run of these states.
-pub fn report(mode: RunMode, states: Vec<StateOutcome>) -> RunReport {
-    let states =
-        states.into_iter().enumerate().map(|(n, s)| StateOutcome { run_num: n as u64, ..s }).collect();
+pub fn report(mode: RunMode, mut states: Vec<StateOutcome>) -> RunReport {
+    for (n, state) in states.iter_mut().enumerate() {
+        state.run_num = n as u64;
+    }
     RunReport {
         run: "20261116T084512-3f9a7".into(),
         node: "web-01".into(),
@@ -79,7 +95,7 @@ pub fn report(mode: RunMode, states: Vec<StateOutcome>) -> RunReport {
 /// A partial failure: a database that does not install, and its dependants.
 pub fn failed() -> RunReport {
     let nginx = r#"{"nginx": {"old": "", "new": "1.22.1-9"}}"#;
-    let conf = r#"{"diff": "--- \n+++ \n@@ -1,2 +1,2 @@\n workers 2\n-password=old\n+password=hunter2\n"}"#;
+    let conf = r#"{"diff": "--- \n+++ \n@@ -1,2 +1,2 @@\n workers 2\n-password=old\n+password=********\n"}"#;
     let run = r#"{"pid": 4711, "retcode": 3, "stdout": "", "stderr": "line 1\nline 2"}"#;
     let mut file = changed(state("file.managed", "/etc/nginx/nginx.conf", "/etc/nginx/nginx.conf"), "", conf);
     file.comment = "File /etc/nginx/nginx.conf updated".into();
@@ -99,8 +115,8 @@ pub fn failed() -> RunReport {
             changed(state("pkg.installed", "nginx", "nginx"), "The following packages were installed", nginx),
             postgres,
             file,
-            StateOutcome { level: 1, ..need("/etc/postgresql/pg.conf", "postgres") },
-            StateOutcome { level: 2, ..need("start_all", "/etc/postgresql/pg.conf") },
+            at_level(need("/etc/postgresql/pg.conf", "postgres"), 1),
+            at_level(need("start_all", "/etc/postgresql/pg.conf"), 2),
             skipped(state("cmd.run", "reload", "systemctl reload nginx"), SkipReason::OnchangesNotMet, quiet),
         ],
     )

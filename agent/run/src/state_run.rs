@@ -17,12 +17,13 @@ use jiff::Timestamp;
 use zagent_compiler::{Compat, FileTree, Plan, TemplateHost};
 use zagent_config::paths::Paths;
 use zagent_config::settings::RunSchedule;
-use zagent_config::{Map, Value};
+use zagent_config::{Map, SecretMask, Value};
 
-use super::outcome::{IRREVERSIBLE, LEFT_ALONE};
+use super::outcome::{FileLines, IRREVERSIBLE, LEFT_ALONE, OutcomeDraft};
 use super::runner::{self, RunCtx, RunFs, RunnerSettings};
 use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger, StateOutcome};
 use crate::RunProgress;
+use crate::secret_files::SecretFiles;
 use zagent_config::error_chain;
 use zagent_host::disk::Disk;
 use zagent_host::fs::{FileSystem, FsError, Overlay};
@@ -117,6 +118,8 @@ pub struct StateRun<'a> {
     pub progress: &'a dyn RunProgress,
     /// Says when to stop.
     pub cancel: &'a Arc<CancelToken>,
+    /// What must not be shown.
+    pub mask: SecretMask,
 }
 
 impl StateRun<'_> {
@@ -165,6 +168,7 @@ impl StateRun<'_> {
             failhard: self.failhard,
         };
         let cache = self.paths.downloads();
+        let secrets = Arc::new(self.load_secret_files()?);
         let run = |run_fs: &dyn RunFs, spare: &Path| {
             let run_ctx = RunCtx {
                 plan: self.plan,
@@ -177,6 +181,7 @@ impl StateRun<'_> {
                 spare,
                 cancel,
                 progress: self.progress,
+                secrets: &secrets,
             };
             runner::run_plan(&run_ctx, self.templates, &settings)
         };
@@ -188,11 +193,18 @@ impl StateRun<'_> {
             ));
         }
         let _lock = self.acquire_lock(cancel)?;
-        let journal = Arc::new(UndoJournal::create(&self.paths.undo(), &self.run)?);
+        let journal = Arc::new(UndoJournal::create(&self.paths.undo(), &self.run)?.hiding(&self.mask));
         let disk = self.machine.disk(Some(Arc::clone(&journal)));
         let ran = run(&DiskRunFs { disk: &disk, journal: &journal }, &cache);
         self.finish_journal(&disk, &journal);
         Ok(ran)
+    }
+
+    /// Which files hold or held a secret.
+    fn load_secret_files(&self) -> Result<SecretFiles, StateRunError> {
+        let path = self.paths.secret_files();
+        let loaded = SecretFiles::load(path.clone(), self.mask.clone(), self.order.test);
+        loaded.map_err(|source| StateRunError::Root { path, source })
     }
 
     /// Takes the lock and clears up what a killed run left.
@@ -273,7 +285,7 @@ impl StateRun<'_> {
                 &choice,
             )
         } else {
-            let journal = Arc::new(UndoJournal::create(&root, &self.run)?);
+            let journal = Arc::new(UndoJournal::create(&root, &self.run)?.hiding(&self.mask));
             let disk = self.machine.disk(Some(Arc::clone(&journal)));
             let run_fs = DiskRunFs { disk: &disk, journal: &journal };
             let reverted = undo::revert_with(
@@ -285,7 +297,11 @@ impl StateRun<'_> {
             self.finish_journal(&disk, &journal);
             reverted
         };
-        let states = reverted.iter().enumerate().map(|(n, r)| revert_outcome(n, r, test, start)).collect();
+        let states = reverted
+            .iter()
+            .enumerate()
+            .map(|(n, r)| revert_outcome(n, r, test, start).into_outcome(&self.mask, FileLines::Shown))
+            .collect();
         Ok((states, found.run.clone()))
     }
 
@@ -388,7 +404,7 @@ fn default_jobs() -> usize {
 }
 
 /// What became of the changes of one state, as its outcome.
-fn revert_outcome(number: usize, reverted: &RevertedState, test: bool, start: Timestamp) -> StateOutcome {
+fn revert_outcome(number: usize, reverted: &RevertedState, test: bool, start: Timestamp) -> OutcomeDraft {
     let mut parts = reverted.tag.split("_|-").map(str::to_owned);
     let mut part = || parts.next().unwrap_or_default();
     let (state, id, name, fun) = (part(), part(), part(), part());
@@ -407,7 +423,7 @@ fn revert_outcome(number: usize, reverted: &RevertedState, test: bool, start: Ti
             details.insert(key, true);
         }
     }
-    StateOutcome {
+    OutcomeDraft {
         tag: reverted.tag.clone(),
         state,
         fun,

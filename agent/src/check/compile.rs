@@ -1,9 +1,11 @@
 //! Hosts in, compiled plans out, on all cores.
 
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zagent_compiler::{CompileInputs, CompileTarget, Compiler, Plan, TopTarget};
+use zagent_config::mask::{Secret, hide_in_messages};
 use zagent_config::{Diagnostic, Diagnostics};
 
 use super::InventoryNode;
@@ -15,6 +17,8 @@ pub struct CompiledHost {
     pub(super) targets: Vec<TopTarget>,
     /// Every states file that was read: environment and path.
     pub(super) read: Vec<(String, String)>,
+    /// What no output may show.
+    secrets: Vec<Secret>,
 }
 
 impl CompiledHost {
@@ -65,7 +69,12 @@ pub fn compile_hosts(
         }
         work();
     });
-    done.into_inner().unwrap_or_default().into_iter().flatten().collect()
+    let done: Vec<CompiledHost> = done.into_inner().unwrap_or_default().into_iter().flatten().collect();
+    let mut secrets: Vec<Secret> = done.iter().flat_map(|host| host.secrets.iter().cloned()).collect();
+    let mut seen = HashSet::new();
+    secrets.retain(|secret| seen.insert(secret.clone()));
+    hide_in_messages(&secrets);
+    done
 }
 
 fn next_node<'n>(next: &AtomicUsize, nodes: &'n [InventoryNode]) -> Option<(usize, &'n InventoryNode)> {
@@ -76,5 +85,10 @@ fn next_node<'n>(next: &AtomicUsize, nodes: &'n [InventoryNode]) -> Option<(usiz
 fn compile_host(inputs: CompileInputs) -> CompiledHost {
     let compiler = Compiler::new(inputs);
     let outcome = compiler.compile(&CompileTarget::Highstate).map(|c| (c.plan, c.warnings));
-    CompiledHost { targets: compiler.top_targets().unwrap_or_default(), read: compiler.files_read(), outcome }
+    CompiledHost {
+        targets: compiler.top_targets().unwrap_or_default(),
+        read: compiler.files_read(),
+        secrets: compiler.secrets(),
+        outcome,
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use zagent_cache::{CacheLimits, GitRepository};
 use zagent_compiler::{CompileInputs, CompileOptions, FileTree};
+use zagent_config::mask::mask_message;
 
 use super::settings;
 use super::tree_args::TreeArgs;
@@ -102,11 +103,12 @@ impl CheckArgs {
         }
         let report = check::build_report(&checked.inventory, &checked.compiled, &*checked.states);
         let out = if self.sarif { CheckFormat::Sarif } else { self.out };
-        ui.print(&match out {
+        let text = match out {
             CheckFormat::Text => check::report_text(&report, ui.paint),
             CheckFormat::Json => json(&report.to_json()),
             CheckFormat::Sarif => json(&check::render_sarif(&report, &self.dir.display().to_string())),
-        });
+        };
+        ui.print(&mask_message(&text));
         Ok(match (report.error_count(), report.warning_count()) {
             (0, 0) => ExitStatus::Success,
             (0, _) if !self.deny_warnings => ExitStatus::Success,
@@ -178,10 +180,11 @@ impl CheckArgs {
             to: to.unwrap_or_else(|| "files".into()),
             hosts: self.diff_sources(&before, &after)?,
         };
-        ui.print(&match self.out {
+        let text = match self.out {
             CheckFormat::Json => json(&diff.to_json()),
             _ => check::diff_text(&diff, ui.paint),
-        });
+        };
+        ui.print(&mask_message(&text));
         let broken = diff.hosts.values().any(|h| matches!(h, HostDiff::Breaks | HostDiff::Broken));
         Ok(if broken { ExitStatus::NotCompiled } else { ExitStatus::Success })
     }

@@ -12,7 +12,7 @@ use crate::output::report::{ReportView, format_millis};
 use crate::output::{Paint, ReportFormat, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::ids::short_revision;
-use zagent_config::{SecretMask, sanitize};
+use zagent_config::sanitize;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::timezone::local_zone;
 use zagent_run::history::{History, HistoryError, RunSummary};
@@ -59,9 +59,8 @@ impl HistoryArgs {
     fn show_run(&self, history: &History, run: &str, ui: &mut Ui<'_>) -> Result<(), AgentError> {
         let answer = history.get(run).map_err(to_agent_error)?;
         print_warnings(&answer.warnings, ui);
-        let (record, mask) = (answer.found, SecretMask::default());
-        let view =
-            ReportView { report: &record.report, tally: record.tally, mask: &mask, zone: local_zone() };
+        let record = answer.found;
+        let view = ReportView { report: &record.report, tally: record.tally, zone: local_zone() };
         ui.print(&view.render(self.out, ui.verbose > 0, ui.paint));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Messages, progress and report of a run in, text on the terminal out.
 
-use zagent_config::{Diagnostic, SecretMask};
+use zagent_config::Diagnostic;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunProgress, RunReport};
 
@@ -41,14 +41,14 @@ impl Messages for RunPrinter<'_, '_> {
 }
 
 impl RunOutput for RunPrinter<'_, '_> {
-    fn show_progress(&mut self, states: usize, mask: &SecretMask, run: &mut dyn FnMut(&dyn RunProgress)) {
+    fn show_progress(&mut self, states: usize, run: &mut dyn FnMut(&dyn RunProgress)) {
         // Dropped here: the progress line is gone before anything else is printed.
-        let reporter = self.ui.progress_reporter(self.format, states, mask, local_zone());
+        let reporter = self.ui.progress_reporter(self.format, states, local_zone());
         run(reporter.progress());
     }
 
-    fn report(&mut self, report: &RunReport, mask: &SecretMask) {
-        let view = ReportView::new(report, mask, local_zone());
+    fn report(&mut self, report: &RunReport) {
+        let view = ReportView::new(report, local_zone());
         let text = match self.format {
             ReportFormat::Ndjson => view.summary_line(),
             format => view.render(format, self.ui.verbose > 0, self.ui.paint),

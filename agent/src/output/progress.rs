@@ -1,7 +1,7 @@
 //! Run events in, a progress line on the terminal out; removed before the report.
 //!
 //! Law: without a terminal it costs nothing, and it writes to stdout only when the progress itself is the data
-//! (held by `lines_are_whole_and_masked`).
+//! (held by `lines_are_whole`).
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::tz::TimeZone;
 
 use super::report::state_line;
-use zagent_config::{SecretMask, sanitize};
+use zagent_config::sanitize;
 use zagent_run::{NoProgress, RunProgress, StateOutcome, StateStatus};
 
 /// A run that ends sooner shows no line.
@@ -49,14 +49,13 @@ impl ProgressReporter<'_> {
 /// Writes a state as one line of JSON as soon as it has ended.
 pub struct NdjsonProgress<'u> {
     out: Mutex<&'u mut (dyn Write + Send)>,
-    mask: SecretMask,
     zone: TimeZone,
 }
 
 impl<'u> NdjsonProgress<'u> {
     /// Writes to `out`.
-    pub fn new(out: &'u mut (dyn Write + Send), mask: SecretMask, zone: TimeZone) -> Self {
-        Self { out: Mutex::new(out), mask, zone }
+    pub fn new(out: &'u mut (dyn Write + Send), zone: TimeZone) -> Self {
+        Self { out: Mutex::new(out), zone }
     }
 }
 
@@ -64,7 +63,7 @@ impl RunProgress for NdjsonProgress<'_> {
     fn started(&self, _index: usize, _tag: &str) {}
 
     fn finished(&self, outcome: &StateOutcome) {
-        let line = state_line(outcome, &self.mask, &self.zone);
+        let line = state_line(outcome, &self.zone);
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         // A closed pipe is not an error.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
@@ -74,7 +73,6 @@ impl RunProgress for NdjsonProgress<'_> {
 /// A line on the terminal: progress, elapsed time and running states. Removed when dropped.
 pub struct TerminalProgress {
     bar: ProgressBar,
-    mask: SecretMask,
     running: Mutex<RunningStates>,
     /// Dropped to tell the display thread that the run is over.
     end: Option<Sender<()>>,
@@ -90,11 +88,11 @@ struct RunningStates {
 impl TerminalProgress {
     /// A line for this number of states, on stderr.
     #[must_use]
-    pub fn new(total: usize, mask: SecretMask) -> Self {
-        Self::with_target(ProgressDrawTarget::stderr(), total, mask)
+    pub fn new(total: usize) -> Self {
+        Self::with_target(ProgressDrawTarget::stderr(), total)
     }
 
-    fn with_target(target: ProgressDrawTarget, total: usize, mask: SecretMask) -> Self {
+    fn with_target(target: ProgressDrawTarget, total: usize) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed}  {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -106,16 +104,12 @@ impl TerminalProgress {
                 later.enable_steady_tick(TICK_INTERVAL);
             }
         });
-        Self { bar, mask, running: Mutex::default(), end: Some(end), draw_thread: Some(shower) }
+        Self { bar, running: Mutex::default(), end: Some(end), draw_thread: Some(shower) }
     }
 
     fn update_message(&self, running: &RunningStates) {
-        let names: Vec<String> = running
-            .tags
-            .iter()
-            .take(MAX_NAMED)
-            .map(|t| sanitize(&self.mask.mask_str(&state_label(t))))
-            .collect();
+        let names: Vec<String> =
+            running.tags.iter().take(MAX_NAMED).map(|t| sanitize(&state_label(t))).collect();
         let more = running.tags.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let failed = if running.failed > 0 { format!("{} failed  ", running.failed) } else { String::new() };
@@ -167,10 +161,10 @@ mod tests {
     use zagent_run::samples;
 
     #[test]
-    fn lines_are_whole_and_masked() {
+    fn lines_are_whole() {
         let report = samples::failed();
         let mut out = Vec::new();
-        let lines = NdjsonProgress::new(&mut out, SecretMask::new(&["hunter2".into()]), TimeZone::UTC);
+        let lines = NdjsonProgress::new(&mut out, TimeZone::UTC);
         for outcome in &report.states {
             lines.started(0, &outcome.tag);
             lines.finished(outcome);
@@ -178,7 +172,6 @@ mod tests {
         drop(lines);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), report.states.len());
-        assert!(text.contains("********") && !text.contains("hunter2"), "{text}");
         for (line, outcome) in text.lines().zip(&report.states) {
             let read: serde_json::Value = serde_json::from_str(line).unwrap();
             assert_eq!((&read["type"], &read["result"]), (&"state".into(), &outcome.result.into()));
@@ -188,11 +181,7 @@ mod tests {
     #[test]
     fn a_bar_names_running_states_and_is_removed_at_the_end() {
         let report = samples::failed();
-        let bar = TerminalProgress::with_target(
-            ProgressDrawTarget::hidden(),
-            report.states.len(),
-            SecretMask::new(&["hunter2".into()]),
-        );
+        let bar = TerminalProgress::with_target(ProgressDrawTarget::hidden(), report.states.len());
         for outcome in &report.states {
             bar.started(0, &outcome.tag);
         }

@@ -7,7 +7,7 @@ use tracing::Level;
 
 use super::progress::{NdjsonProgress, TerminalProgress};
 use super::{Paint, ProgressReporter, ReportFormat};
-use zagent_config::SecretMask;
+use zagent_config::mask::mask_message;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -92,14 +92,13 @@ impl<'w> Ui<'w> {
         &mut self,
         format: ReportFormat,
         total: usize,
-        mask: &SecretMask,
         zone: TimeZone,
     ) -> ProgressReporter<'_> {
         if format == ReportFormat::Ndjson {
-            return ProgressReporter::Lines(NdjsonProgress::new(self.out, mask.clone(), zone));
+            return ProgressReporter::Lines(NdjsonProgress::new(self.out, zone));
         }
         if self.interactive {
-            ProgressReporter::Bar(TerminalProgress::new(total, mask.clone()))
+            ProgressReporter::Bar(TerminalProgress::new(total))
         } else {
             ProgressReporter::Silent(zagent_run::NoProgress)
         }
@@ -125,9 +124,9 @@ impl<'w> Ui<'w> {
         self.write_error.take()
     }
 
-    /// Writes one message line to stderr.
+    /// Writes one message line to stderr, without the secrets that this process has read.
     pub fn message(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{text}");
+        let _ = writeln!(self.err, "{}", mask_message(text));
     }
 
     /// Writes a warning or an error to stderr.

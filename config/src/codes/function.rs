@@ -13,4 +13,5 @@ codes! {
     UNKNOWN_CHOICE ZA0816 "parameter value is not one of the choices";
     CONFLICT ZA0817 "conflicting parameters";
     UNBUILT ZA0818 "state not implemented by zagent";
+    SECRET_IN_ARGV ZA0819 "secret in a command line";
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use zagent_config::mask::mask_message;
 use zagent_config::settings::HealthSettings;
 
 use zagent_host::{CancelToken, Machine};
@@ -130,7 +131,7 @@ fn run_with_retries(
         }
         let seen = probe::probe(machine, &health.check, health.timeout, cancel);
         verdict.ok = seen.is_ok();
-        verdict.said = seen.unwrap_or_else(|said| said);
+        verdict.said = mask_message(&seen.unwrap_or_else(|said| said)).into_owned();
         verdict.tries += 1;
     }
     verdict

@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde_json::{Map as Json, Value as JsonValue};
 use zagent_config::{Map, Value, secret_keys};
 
-use zagent_config::SecretMask;
 use zagent_config::mask::MASKED_TEXT;
 use zagent_run::{RunMode, RunReport, StateOutcome};
 
@@ -48,13 +47,13 @@ struct AuditLine<'a> {
     time: Timestamp,
     node: &'a str,
     run: &'a str,
-    revision: String,
+    revision: &'a str,
     mode: &'static str,
     trigger: &'static str,
-    id: String,
-    sls: String,
+    id: &'a str,
+    sls: &'a str,
     fun: String,
-    name: String,
+    name: &'a str,
     /// False when it changed something and still failed.
     success: bool,
     changes: JsonValue,
@@ -64,17 +63,12 @@ struct AuditLine<'a> {
 ///
 /// # Errors
 /// Fails when the file cannot be written.
-pub fn write(path: &Path, report: &RunReport, mask: &SecretMask) -> Result<usize, AuditError> {
-    write_with_rotation(path, report, mask, MAX_FILE_BYTES)
+pub fn write(path: &Path, report: &RunReport) -> Result<usize, AuditError> {
+    write_with_rotation(path, report, MAX_FILE_BYTES)
         .map_err(|source| AuditError { path: path.to_owned(), source })
 }
 
-fn write_with_rotation(
-    path: &Path,
-    report: &RunReport,
-    mask: &SecretMask,
-    largest: u64,
-) -> io::Result<usize> {
+fn write_with_rotation(path: &Path, report: &RunReport, largest: u64) -> io::Result<usize> {
     if report.mode == RunMode::Test {
         return Ok(0);
     }
@@ -88,7 +82,7 @@ fn write_with_rotation(
     }
     let mut file = open_append(path)?;
     for state in &changed {
-        let mut line = serde_json::to_vec(&audit_line(report, state, mask))?;
+        let mut line = serde_json::to_vec(&audit_line(report, state))?;
         line.push(b'\n');
         let size = file.metadata()?.len();
         if size > 0 && size + line.len() as u64 > largest {
@@ -128,35 +122,34 @@ fn rotated_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn audit_line<'a>(report: &'a RunReport, state: &StateOutcome, mask: &SecretMask) -> AuditLine<'a> {
-    let text = |text: &str| mask.mask_string(text);
+fn audit_line<'a>(report: &'a RunReport, state: &'a StateOutcome) -> AuditLine<'a> {
     AuditLine {
         time: state.start,
         node: &report.node,
         run: &report.run,
-        revision: text(&report.revision),
+        revision: &report.revision,
         mode: report.mode.as_str(),
         trigger: report.trigger.as_str(),
-        id: text(&state.id),
-        sls: text(&state.sls),
+        id: &state.id,
+        sls: &state.sls,
         fun: format!("{}.{}", state.state, state.fun),
-        name: text(&state.name),
+        name: &state.name,
         success: state.result == Some(true),
-        changes: summarize_changes(&state.changes, mask, MAX_DEPTH),
+        changes: summarize_changes(&state.changes, MAX_DEPTH),
     }
 }
 
 /// What changed, without contents.
-fn summarize_changes(changes: &Map, mask: &SecretMask, depth: usize) -> JsonValue {
+fn summarize_changes(changes: &Map, depth: usize) -> JsonValue {
     let mut out = Json::new();
     for (key, value) in changes.iter().take(MAX_KEYS) {
         let key = key.json_key();
         let short = match key.to_ascii_lowercase() {
             key if CONTENT_KEYS.contains(&key.as_str()) => "changed".into(),
             key if secret_keys::is_secret_key(&key) => MASKED_TEXT.into(),
-            _ => summarize_value(value, mask, depth),
+            _ => summarize_value(value, depth),
         };
-        out.insert(mask.mask_string(&key), short);
+        out.insert(key, short);
     }
     if changes.len() > MAX_KEYS {
         out.insert("…".into(), format!("{} more", changes.len() - MAX_KEYS).into());
@@ -164,16 +157,16 @@ fn summarize_changes(changes: &Map, mask: &SecretMask, depth: usize) -> JsonValu
     out.into()
 }
 
-fn summarize_value(value: &Value, mask: &SecretMask, depth: usize) -> JsonValue {
+fn summarize_value(value: &Value, depth: usize) -> JsonValue {
     match value {
-        Value::Map(map) if depth > 0 => summarize_changes(map, mask, depth - 1),
+        Value::Map(map) if depth > 0 => summarize_changes(map, depth - 1),
         Value::Map(map) => format!("{} keys", map.len()).into(),
         Value::List(list) => format!("{} items", list.len()).into(),
         Value::Str(text) if text.contains('\n') || text.chars().count() > MAX_VALUE_CHARS => {
             format!("{} bytes", text.len()).into()
         }
-        Value::Str(text) => mask.mask_string(text).into(),
-        other => serde_json::to_value(mask.mask_value(other)).unwrap_or_default(),
+        Value::Str(text) => (**text).into(),
+        other => serde_json::to_value(other).unwrap_or_default(),
     }
 }
 
@@ -198,28 +191,26 @@ mod tests {
     fn only_real_changes_are_written_and_never_contents() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log/audit.jsonl");
-        let mask = SecretMask::new(&["hunter2".into()]);
         let dry = report(RunMode::Test, vec![one("/a", r#"{"x": 1}"#)]);
         let idle =
             report(RunMode::Apply, vec![state("test.nop", "a", "a"), bad(state("test.nop", "b", "b"), "no")]);
-        assert_eq!((write(&path, &dry, &mask).unwrap(), write(&path, &idle, &mask).unwrap()), (0, 0));
+        assert_eq!((write(&path, &dry).unwrap(), write(&path, &idle).unwrap()), (0, 0));
         assert!(!path.exists() && !path.parent().unwrap().exists(), "no trace");
         let changes = r#"{"diff": "-old\n+s3cret", "mode": "0600", "pkg": {"old": "", "new": "1.2"}, "password": "p4ss",
-            "pid": 7, "note": "it is hunter2", "long": "a\nb", "list": [1, 2], "deep": {"a": {"b": {"c": "d"}}}}"#;
+            "pid": 7, "note": "it is here", "long": "a\nb", "list": [1, 2], "deep": {"a": {"b": {"c": "d"}}}}"#;
         let mut half = one("/half", r#"{"mode": "0644"}"#);
         half.result = Some(false);
-        let run =
-            report(RunMode::Apply, vec![one("/etc/hunter2", changes), state("test.nop", "x", "x"), half]);
-        assert_eq!(write(&path, &run, &mask).unwrap(), 2);
+        let run = report(RunMode::Apply, vec![one("/etc/conf", changes), state("test.nop", "x", "x"), half]);
+        assert_eq!(write(&path, &run).unwrap(), 2);
         let text = std::fs::read_to_string(&path).unwrap();
-        for hidden in ["s3cret", "hunter2", "p4ss", "a\\nb", "\"d\""] {
+        for hidden in ["s3cret", "p4ss", "a\\nb", "\"d\""] {
             assert!(!text.contains(hidden), "{hidden}: {text}");
         }
         let lines = file(&path);
         let want = r#"{"diff":"changed","mode":"0600","pkg":{"old":"","new":"1.2"},"password":"********","pid":7,
-            "note":"it is ********","long":"3 bytes","list":"2 items","deep":{"a":{"b":"1 keys"}}}"#;
+            "note":"it is here","long":"3 bytes","list":"2 items","deep":{"a":{"b":"1 keys"}}}"#;
         assert_eq!(lines[0]["changes"], serde_json::from_str::<JsonValue>(want).unwrap());
-        assert_eq!((&lines[0]["id"], &lines[0]["fun"]), (&"/etc/********".into(), &"file.managed".into()));
+        assert_eq!((&lines[0]["id"], &lines[0]["fun"]), (&"/etc/conf".into(), &"file.managed".into()));
         assert_eq!((&lines[0]["success"], &lines[1]["success"]), (&true.into(), &false.into()));
         assert_eq!(
             (lines[0]["run"].as_str(), lines[0]["node"].as_str()),
@@ -234,8 +225,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let run = report(RunMode::Apply, (0..8).map(|n| one(&format!("/{n}"), r#"{"x": 1}"#)).collect());
-        let mask = SecretMask::default();
-        assert_eq!(write_with_rotation(&path, &run, &mask, 2000).unwrap(), 8);
+        assert_eq!(write_with_rotation(&path, &run, 2000).unwrap(), 8);
         let (new, old) = (file(&path), file(&rotated_path(&path)));
         assert!(!new.is_empty() && old.len() + new.len() == 8, "{} {}", old.len(), new.len());
         assert!(std::fs::metadata(rotated_path(&path)).unwrap().len() <= 2000);
@@ -247,8 +237,8 @@ mod tests {
         let path = dir.path().join("audit.jsonl");
         std::fs::write(&path, "{\"half\": ").unwrap();
         let run = report(RunMode::Apply, vec![one("/a", r#"{"x": 1}"#)]);
-        write(&path, &run, &SecretMask::default()).unwrap();
-        write(&path, &run, &SecretMask::default()).unwrap();
+        write(&path, &run).unwrap();
+        write(&path, &run).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let whole = text.lines().filter(|line| serde_json::from_str::<JsonValue>(line).is_ok()).count();
         assert_eq!((text.lines().count(), whole), (3, 2), "{text}");
@@ -260,6 +250,6 @@ mod tests {
         let (path, other) = (dir.path().join("audit.jsonl"), dir.path().join("other"));
         std::os::unix::fs::symlink(&other, &path).unwrap();
         let run = report(RunMode::Apply, vec![one("/a", r#"{"x": 1}"#)]);
-        assert!(write(&path, &run, &SecretMask::default()).is_err() && !other.exists());
+        assert!(write(&path, &run).is_err() && !other.exists());
     }
 }

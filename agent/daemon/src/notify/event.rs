@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use zagent_config::settings::WebhookOccasion;
 
-use zagent_config::SecretMask;
+use zagent_config::mask::mask_message;
 use zagent_run::tally::Tally;
 use zagent_run::{RunMode, RunReport, StateStatus};
 
@@ -81,20 +81,15 @@ pub(crate) fn run_occasions(report: &RunReport, failed_before: bool) -> Vec<Webh
 impl NotifyEvent {
     /// An event of a run.
     #[must_use]
-    pub(crate) fn from_run(
-        report: &RunReport,
-        occasions: &[WebhookOccasion],
-        message: Option<&str>,
-        mask: &SecretMask,
-    ) -> Self {
+    pub(crate) fn from_run(report: &RunReport, occasions: &[WebhookOccasion], message: Option<&str>) -> Self {
         let end = report.start.checked_add(report.duration).unwrap_or(report.start);
-        let mut event = Self::new(&report.node, &report.revision, occasions, message, end, mask);
+        let mut event = Self::new(&report.node, &report.revision, occasions, message, end);
         let failed = report.states.iter().filter(|s| s.status() == StateStatus::Failed).take(MAX_FAILED);
         let failed = failed.map(|s| FailedState {
-            id: masked_line(&s.id, mask),
-            sls: masked_line(&s.sls, mask),
+            id: short_line(&s.id),
+            sls: short_line(&s.sls),
             function: format!("{}.{}", s.state, s.fun),
-            comment: masked_line(&s.comment, mask),
+            comment: short_line(&s.comment),
         });
         event.run = Some(EventRun {
             id: report.run.clone(),
@@ -116,7 +111,6 @@ impl NotifyEvent {
         occasions: &[WebhookOccasion],
         message: Option<&str>,
         time: Timestamp,
-        mask: &SecretMask,
     ) -> Self {
         let weight = [
             WebhookOccasion::Rollback,
@@ -130,8 +124,8 @@ impl NotifyEvent {
             occasions: occasions.iter().map(|o| o.name()).collect(),
             time,
             node: node.into(),
-            revision: masked_line(revision, mask),
-            message: message.map(|text| masked_line(text, mask)),
+            revision: short_line(revision),
+            message: message.map(|text| short_line(&mask_message(text))),
             run: None,
         }
     }
@@ -147,10 +141,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The first line with secrets masked. The whole text is masked first: half a secret is still a secret.
-fn masked_line(text: &str, mask: &SecretMask) -> String {
-    let masked = mask.mask_string(text);
-    let line = masked.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+/// The first line, of limited length.
+fn short_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     line.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect()
 }
 
@@ -179,25 +172,22 @@ mod tests {
 
     #[test]
     fn an_event_names_failures_and_no_secrets() {
-        let failed = bad(
-            state("file.managed", "/etc/db.conf", "/etc/db.conf"),
-            "cannot write hunter2 there\nsecond line",
-        );
-        let mask = SecretMask::new(&["hunter2".into()]);
+        let failed =
+            bad(state("file.managed", "/etc/db.conf", "/etc/db.conf"), "cannot write it there\nsecond line");
+        zagent_config::mask::hide_in_messages(&["hunter2-of-events".into()]);
         let run =
             report(RunMode::Apply, vec![failed, changed(state("test.nop", "b", "b"), "", r#"{"x": 1}"#)]);
         let event = NotifyEvent::from_run(
             &run,
             &[WebhookOccasion::Change, WebhookOccasion::Failure],
-            Some("password hunter2"),
-            &mask,
+            Some("password hunter2-of-events"),
         );
         let text = serde_json::to_string(&event).unwrap();
         assert!(!text.contains("hunter2") && !text.contains("second line"), "{text}");
         assert_eq!(event.event, "failure");
         let run = event.run.as_ref().unwrap();
         assert_eq!((run.counts.failed, run.counts.changed, run.success), (1, 1, false));
-        assert_eq!(run.failed[0].comment, "cannot write ******** there");
+        assert_eq!(run.failed[0].comment, "cannot write it there");
         assert_eq!(
             (run.failed[0].id.as_str(), run.failed[0].function.as_str()),
             ("/etc/db.conf", "file.managed")

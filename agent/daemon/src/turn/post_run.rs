@@ -28,7 +28,7 @@ use crate::rollout_state::RolloutState;
 use crate::states_source::{SourceGuard, StatesSource};
 use crate::sync;
 use crate::trial::{GenerationTrial, MAX_TRIES};
-use crate::turn_runner::{CompletedRun, TurnRunner};
+use crate::turn_runner::TurnRunner;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, RunTrigger, StateOutcome, StateStatus};
@@ -57,7 +57,7 @@ impl Turn<'_> {
     ) -> Result<TurnOutcome, AgentError> {
         if self.test {
             let ran = runner.run(&source, self.trigger)?;
-            return Ok(TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() });
+            return Ok(TurnOutcome { report: Some(ran), ..TurnOutcome::default() });
         }
         // While a rollout judges the generation on trial, this is an ordinary run of it.
         let judged = RolloutState::read(&self.settings.paths())
@@ -65,7 +65,7 @@ impl Turn<'_> {
         if judged {
             let ran = runner.run(&source, self.trigger)?;
             let told = self.note_run(&ran, false, None, memory, runner);
-            self.note_reboot_request(&ran.report, runner);
+            self.note_reboot_request(&ran, runner);
             return Ok(self.finish_run(ran, told, memory, runner));
         }
         let tried = self.attempt(&source, memory, runner)?;
@@ -103,16 +103,16 @@ impl Turn<'_> {
             }
         };
         let told = self.note_run(&ran, trial.is_some(), None, memory, runner);
-        self.note_reboot_request(&ran.report, runner);
+        self.note_reboot_request(&ran, runner);
         let before = trial.as_ref().and_then(|trial| trial.before.as_deref());
-        let lost = self.find_regressions(before.unwrap_or_default(), &ran.report, memory);
+        let lost = self.find_regressions(before.unwrap_or_default(), &ran, memory);
         let is_bad = trial.is_some() && lost.requires_rollback();
         if !is_bad && lost != Regressions::default() {
             runner.warn(&lost.summary());
         }
         told.join().iter().for_each(|error| runner.warn(&error_chain(error)));
         Ok(AttemptResult {
-            report: Some(ran.report),
+            report: Some(ran),
             on_trial: trial.is_some(),
             rejection: is_bad.then(|| lost.summary()),
         })
@@ -146,21 +146,21 @@ impl Turn<'_> {
     /// Records a run for the status and the audit, and starts notifications.
     fn note_run(
         &self,
-        ran: &CompletedRun,
+        ran: &RunReport,
         news: bool,
         rolled_back: Option<&str>,
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
     ) -> webhook::PendingWebhooks {
         let failed_before = memory.failures > 0;
-        memory.note_run(&ran.report, news, self.partial);
+        memory.note_run(ran, news, self.partial);
         let path = self.settings.audit.clone().unwrap_or_else(|| self.settings.paths().audit());
-        if let Err(error) = audit::write(&path, &ran.report, &ran.mask) {
+        if let Err(error) = audit::write(&path, ran) {
             runner.warn(&error_chain(&error));
         }
-        let mut occasions = run_occasions(&ran.report, failed_before);
+        let mut occasions = run_occasions(ran, failed_before);
         occasions.extend(rolled_back.map(|_| WebhookOccasion::Rollback));
-        let event = NotifyEvent::from_run(&ran.report, &occasions, rolled_back, &ran.mask);
+        let event = NotifyEvent::from_run(ran, &occasions, rolled_back);
         webhook::send_all(&self.settings.webhooks, &event, &webhook::WebhookBackoff::default(), self.cancel)
     }
 
@@ -254,13 +254,13 @@ impl Turn<'_> {
         }
         save_memory(memory, &paths, runner);
         told.join().iter().for_each(|error| runner.warn(&error_chain(error)));
-        Ok(TurnOutcome { report: Some(ran.report), rolled_back: true, ..TurnOutcome::default() })
+        Ok(TurnOutcome { report: Some(ran), rolled_back: true, ..TurnOutcome::default() })
     }
 
     /// A run without further consequences.
     fn finish_run(
         &self,
-        ran: CompletedRun,
+        ran: RunReport,
         told: webhook::PendingWebhooks,
         memory: &AgentMemory,
         runner: &mut TurnRunner<'_>,
@@ -268,7 +268,7 @@ impl Turn<'_> {
         save_memory(memory, &self.settings.paths(), runner);
         told.join().iter().for_each(|error| runner.warn(&error_chain(error)));
         self.reboot_if_needed(runner);
-        TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() }
+        TurnOutcome { report: Some(ran), ..TurnOutcome::default() }
     }
 
     /// Records that a changed state requests a reboot: `fire_event: zagent/reboot`.

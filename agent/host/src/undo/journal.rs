@@ -13,6 +13,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use zagent_config::SecretMask;
+
 use super::frame::{self, MAGIC};
 use super::record::{BodyRange, ChangeNote, FileChange, JournalRecord, SavedContent, TempName};
 use crate::fs::FsError;
@@ -28,6 +30,8 @@ pub struct UndoJournal {
     writer: Mutex<JournalWriter>,
     sync: Mutex<SyncState>,
     sync_done: Condvar,
+    /// What tags must not show.
+    mask: SecretMask,
 }
 
 /// Where a record ends; what is needed to wait for it.
@@ -85,7 +89,21 @@ impl UndoJournal {
             return Err(FsError::new("create undo journal", root.join(run), error));
         }
         let (pen, sync) = (Mutex::default(), Mutex::default());
-        Ok(Self { run: run.to_owned(), dir: root.join(run), writer: pen, sync, sync_done: Condvar::new() })
+        let mask = SecretMask::default();
+        Ok(Self {
+            run: run.to_owned(),
+            dir: root.join(run),
+            writer: pen,
+            sync,
+            sync_done: Condvar::new(),
+            mask,
+        })
+    }
+
+    /// The same; tags are noted without these secrets, because a revert names them.
+    #[must_use]
+    pub fn hiding(self, mask: &SecretMask) -> Self {
+        Self { mask: mask.clone(), ..self }
     }
 
     /// The directory that it stands in.
@@ -106,7 +124,8 @@ impl UndoJournal {
     /// # Errors
     /// Fails when it cannot be written.
     pub fn note_irreversible(&self, tag: &str, why: &str) -> Result<(), FsError> {
-        let note = |seq| JournalRecord::Irreversible { seq, tag: tag.to_owned(), why: why.to_owned() };
+        let note =
+            |seq| JournalRecord::Irreversible { seq, tag: self.mask.mask_string(tag), why: why.to_owned() };
         self.append_record(note, &[]).map(|_| ()).map_err(|error| self.fs_error(error))
     }
 
@@ -115,7 +134,8 @@ impl UndoJournal {
     /// # Errors
     /// Fails when it cannot be made durable.
     pub fn note_other(&self, tag: &str, data: serde_json::Value) -> Result<(), FsError> {
-        self.append_record(|seq| JournalRecord::Other { seq, tag: tag.to_owned(), data }, &[])
+        let tag = self.mask.mask_string(tag);
+        self.append_record(|seq| JournalRecord::Other { seq, tag, data }, &[])
             .and_then(|mark| self.commit(mark))
             .map_err(|error| self.fs_error(error))
     }
@@ -142,7 +162,7 @@ impl UndoJournal {
     pub(crate) fn note_change(&self, draft: ChangeDraft<'_>) -> io::Result<JournalOffset> {
         let ChangeDraft { tag, path, change, temp, body } = draft;
         let note = |seq| {
-            let (tag, path) = (tag.to_owned(), path.to_owned());
+            let (tag, path) = (self.mask.mask_string(tag), path.to_owned());
             JournalRecord::Note(Box::new(ChangeNote {
                 seq,
                 tag,

@@ -44,7 +44,6 @@ use crate::{RunMode, RunReport};
 use earlier::EarlierHistory;
 use files::RunFiles;
 use index::{IndexLine, IndexLines, RunIndex};
-use zagent_config::SecretMask;
 
 /// How long a run waits for another process that writes the history.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -113,7 +112,7 @@ impl History {
     ///
     /// # Errors
     /// Fails when the run cannot be recorded.
-    pub fn record(&self, report: &RunReport, mask: &SecretMask) -> Result<Vec<HistoryError>, HistoryError> {
+    pub fn record(&self, report: &RunReport) -> Result<Vec<HistoryError>, HistoryError> {
         if report.mode == RunMode::Test {
             return Ok(Vec::new());
         }
@@ -123,7 +122,7 @@ impl History {
         }
         let _lock = self.lock()?;
         let mut warnings = if self.index.path.exists() { Vec::new() } else { self.begin()? };
-        let stored = RunRecord::from_report(report, mask).to_stored();
+        let stored = RunRecord::from_report(report).to_stored();
         let tally = stored.head.tally;
         let is_quiet = tally.changed + tally.failed + tally.unknown == 0 && !report.canceled;
         let bytes = stored.to_bytes();

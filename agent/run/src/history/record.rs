@@ -1,8 +1,8 @@
 //! Run report in, stored record out, and back.
 //!
-//! Law: no secrets are stored, texts and all states together have a maximum size, and unchanged states are only
-//! counted (held by `a_record_round_trips_without_unchanged_states`,
-//! `secrets_are_not_stored_and_long_texts_are_truncated`, `a_record_has_a_size_limit_and_failures_stay`).
+//! Law: texts and all states together have a maximum size, and unchanged states are only counted (held by
+//! `a_record_round_trips_without_unchanged_states`, `long_texts_are_truncated`,
+//! `a_record_has_a_size_limit_and_failures_stay`). Secrets were masked before.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use zagent_config::settings::RunSchedule;
 use zagent_config::{Map, Value};
 
+use crate::outcome::{FileLines, OutcomeDraft};
 use crate::tally::Tally;
 use crate::{IRREVERSIBLE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus};
 use zagent_config::SecretMask;
@@ -159,27 +160,11 @@ fn is_empty_map(value: &Value) -> bool {
 impl RunRecord {
     /// What is stored of a report.
     #[must_use]
-    pub fn from_report(report: &RunReport, mask: &SecretMask) -> Self {
-        let text = |text: &str| truncate_text(mask.mask_string(text));
-        let map = |map: &Map| match truncate_values(&mask.mask_value(&map.clone().into())) {
-            Value::Map(map) => (*map).clone(),
-            _ => Map::new(),
-        };
+    pub fn from_report(report: &RunReport) -> Self {
         let kept = |s: &&StateOutcome| s.status() != StateStatus::Unchanged || s.has_detail(IRREVERSIBLE);
-        let states = report.states.iter().filter(kept).map(|s| StateOutcome {
-            tag: text(&s.tag),
-            id: text(&s.id),
-            sls: text(&s.sls),
-            name: text(&s.name),
-            changes: map(&s.changes),
-            comment: text(&s.comment),
-            diff: text(&s.diff),
-            details: map(&s.details),
-            ..s.clone()
-        });
         let kept = RunReport {
-            states: states.collect(),
-            revision: text(&report.revision),
+            states: report.states.iter().filter(kept).map(truncate_outcome).collect(),
+            revision: truncate_text(report.revision.clone()),
             run: report.run.clone(),
             node: report.node.clone(),
             mode: report.mode,
@@ -305,7 +290,7 @@ impl StateRecord {
             Some(word) => Some(reasons.into_iter().find(|r| r.as_str() == word)?),
             None => None,
         };
-        Some(StateOutcome {
+        let draft = OutcomeDraft {
             tag: self.tag,
             state: self.state,
             fun: self.fun,
@@ -324,12 +309,30 @@ impl StateRecord {
             level: self.level,
             start: Timestamp::from_microsecond(self.start).ok()?,
             duration: Duration::from_micros(self.duration),
-        })
+        };
+        // It was masked before it was stored.
+        Some(draft.into_outcome(&SecretMask::default(), FileLines::Shown))
     }
 }
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// An outcome with long texts truncated.
+fn truncate_outcome(outcome: &StateOutcome) -> StateOutcome {
+    let mut kept = outcome.clone();
+    for text in
+        [&mut kept.tag, &mut kept.id, &mut kept.sls, &mut kept.name, &mut kept.comment, &mut kept.diff]
+    {
+        *text = truncate_text(std::mem::take(text));
+    }
+    for map in [&mut kept.changes, &mut kept.details] {
+        if let Value::Map(short) = truncate_values(&std::mem::take(map).into()) {
+            *map = (*short).clone();
+        }
+    }
+    kept
 }
 
 /// A text, truncated when too long.

@@ -49,7 +49,7 @@ fn now() -> Timestamp {
 
 fn record(history: &History, runs: std::ops::Range<i64>) {
     for n in runs {
-        history.record(&run(n), &SecretMask::default()).unwrap();
+        history.record(&run(n)).unwrap();
     }
 }
 
@@ -87,7 +87,7 @@ fn a_record_round_trips_without_unchanged_states() {
     let history = scratch.history(50);
     let mut report = run(0);
     report.states.insert(0, samples::state("test.nop", "fine", "fine"));
-    history.record(&report, &SecretMask::default()).unwrap();
+    history.record(&report).unwrap();
     let record = history.get("last").unwrap().found;
     assert_eq!((record.tally.unchanged, record.tally.total()), (1, 7));
     let kept: Vec<_> =
@@ -96,7 +96,7 @@ fn a_record_round_trips_without_unchanged_states() {
     // Every sample survives.
     for (n, sample) in (1..).zip([samples::reverted(), samples::stopped(), samples::long()]) {
         let report = RunReport { run: run_name(now(), n), ..sample };
-        history.record(&report, &SecretMask::default()).unwrap();
+        history.record(&report).unwrap();
         let found = history.get(&report.run).unwrap().found;
         let kept = |report: &RunReport| -> Vec<_> {
             let states = report.states.iter().filter(|s| s.status() != StateStatus::Unchanged);
@@ -125,10 +125,10 @@ fn a_query_or_a_dry_run_creates_nothing() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     assert!(listed(&history).is_empty());
-    history.record(&samples::dry_run(), &SecretMask::default()).unwrap();
+    history.record(&samples::dry_run()).unwrap();
     assert_eq!(fs::read_dir(scratch.dir.path()).unwrap().count(), 0);
     record(&history, 0..1);
-    history.record(&RunReport { run: "zz".into(), ..samples::dry_run() }, &SecretMask::default()).unwrap();
+    history.record(&RunReport { run: "zz".into(), ..samples::dry_run() }).unwrap();
     assert_eq!(listed(&history).len(), 1, "a dry run is not part of the history");
 }
 
@@ -137,7 +137,7 @@ fn a_name_cannot_lead_elsewhere() {
     let scratch = Scratch::new();
     for name in ["../x", "", "a/b", ".hidden", &"x".repeat(200)] {
         let report = RunReport { run: name.into(), ..run(0) };
-        let refused = scratch.history(50).record(&report, &SecretMask::default());
+        let refused = scratch.history(50).record(&report);
         assert!(matches!(refused, Err(HistoryError::Name(_))), "{name}");
     }
 }
@@ -156,7 +156,7 @@ fn a_run_without_changes_appends_one_line_that_only_its_owner_reads() {
     let history = scratch.history(50);
     for n in 0..3 {
         let before = fs::read(scratch.paths().history_index()).unwrap_or_default();
-        history.record(&quiet_run(n), &SecretMask::default()).unwrap();
+        history.record(&quiet_run(n)).unwrap();
         let after = fs::read(scratch.paths().history_index()).unwrap();
         assert!(after.starts_with(&before) && after.len() < before.len() + 500, "{}", scratch.index());
     }
@@ -168,12 +168,12 @@ fn a_run_without_changes_appends_one_line_that_only_its_owner_reads() {
 }
 
 #[test]
-fn secrets_are_not_stored_and_long_texts_are_truncated() {
+fn long_texts_are_truncated() {
     let scratch = Scratch::new();
     let mut report = run(0);
     report.states[0].changes.insert("stdout", "x".repeat(1 << 20));
     report.states[0].diff = "é".repeat(1 << 20);
-    scratch.history(50).record(&report, &SecretMask::new(&["hunter2".into()])).unwrap();
+    scratch.history(50).record(&report).unwrap();
     let text =
         fs::read_to_string(scratch.paths().history_runs().join(format!("{}.json", report.run))).unwrap();
     assert!(!text.contains("hunter2") && text.contains("********"));
@@ -191,7 +191,7 @@ fn a_record_has_a_size_limit_and_failures_stay() {
     let failed = report.states.iter().find(|s| s.status() == StateStatus::Failed).unwrap().clone();
     report.states = vec![big; 1000];
     report.states.push(failed.clone());
-    history.record(&report, &SecretMask::default()).unwrap();
+    history.record(&report).unwrap();
     let size =
         fs::metadata(scratch.paths().history_runs().join(format!("{}.json", report.run))).unwrap().len();
     assert!(size < 5 << 20, "{size}");
@@ -213,7 +213,7 @@ fn the_newest_runs_are_kept_and_nothing_is_written_again() {
     let names = |runs: std::ops::Range<i64>| -> Vec<String> { runs.rev().map(|n| run(n).run).collect() };
     for n in 0..23 {
         let report = if n % 2 == 0 { big_run(n) } else { quiet_run(n) };
-        assert!(history.record(&report, &SecretMask::default()).unwrap().is_empty());
+        assert!(history.record(&report).unwrap().is_empty());
         assert_eq!(listed(&history), names(0.max(n - 4)..n + 1));
         assert!(scratch.index().lines().count() <= 5, "two files of at most five lines");
         assert!(scratch.files().len() <= 5, "{:?}", scratch.files());
@@ -221,7 +221,7 @@ fn the_newest_runs_are_kept_and_nothing_is_written_again() {
     assert_eq!(history.list(2).unwrap().found.len(), 2);
     // A setting that was reduced counts at once.
     assert_eq!(listed(&scratch.history(2)), names(21..23));
-    scratch.history(2).record(&run(23), &SecretMask::default()).unwrap();
+    scratch.history(2).record(&run(23)).unwrap();
     assert_eq!(listed(&scratch.history(2)), names(22..24));
 }
 
@@ -238,7 +238,7 @@ fn a_line_that_was_cut_off_costs_one_run() {
             let mut torn = whole[..whole.len() - cut].to_vec();
             torn.resize(torn.len() + zeros, 0);
             fs::write(&index, torn).unwrap();
-            history.record(&run(2), &SecretMask::default()).unwrap();
+            history.record(&run(2)).unwrap();
             let answer = history.list(100).unwrap();
             let found: Vec<String> = answer.found.into_iter().map(|head| head.run).collect();
             // Without its newline, a line is whole all the same.
@@ -252,7 +252,7 @@ fn a_line_that_was_cut_off_costs_one_run() {
     // The count of lines survives the damage: the file still ends.
     for n in 3..30 {
         fs::write(&index, [&fs::read(&index).unwrap()[..], b"{\"schema\":"].concat()).unwrap();
-        history.record(&run(n), &SecretMask::default()).unwrap();
+        history.record(&run(n)).unwrap();
         assert!(scratch.index().lines().count() <= 12, "{}", scratch.index().lines().count());
         assert_eq!(history.list(100).unwrap().found[0].run, run(n).run);
     }
@@ -262,11 +262,11 @@ fn a_line_that_was_cut_off_costs_one_run() {
 fn what_a_killed_process_left_is_swept() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
-    history.record(&big_run(0), &SecretMask::default()).unwrap();
+    history.record(&big_run(0)).unwrap();
     let runs = scratch.paths().history_runs();
     fs::write(runs.join(format!("{}.json.new", run(1).run)), "{").unwrap();
     fs::write(runs.join(format!("{}.json", run(1).run)), "{}").unwrap();
-    history.record(&big_run(2), &SecretMask::default()).unwrap();
+    history.record(&big_run(2)).unwrap();
     assert_eq!(scratch.files(), [0, 2].map(|n| format!("{}.json", run(n).run)));
 }
 
@@ -275,7 +275,7 @@ fn changes_that_are_gone_or_damaged_leave_the_summary() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     for n in 0..4 {
-        history.record(&big_run(n), &SecretMask::default()).unwrap();
+        history.record(&big_run(n)).unwrap();
     }
     history.remove_files_beyond(2).unwrap();
     assert_eq!(scratch.files().len(), 2);
@@ -301,7 +301,7 @@ fn a_process_that_does_not_finish_costs_a_record_and_no_run() {
     record(&history, 0..2);
     let held = history.lock().unwrap();
     history.lock_timeout = Duration::ZERO;
-    let refused = history.record(&run(2), &SecretMask::default());
+    let refused = history.record(&run(2));
     assert!(matches!(refused, Err(HistoryError::Busy { .. })), "{refused:?}");
     assert_eq!(listed(&history).len(), 2, "a query waits for nothing");
     drop(held);
@@ -314,7 +314,7 @@ fn earlier_files(scratch: &Scratch, runs: std::ops::Range<i64>) {
     let spool = scratch.paths().history_spool();
     fs::create_dir_all(&spool).unwrap();
     for n in runs {
-        let stored = RunRecord::from_report(&run(n), &SecretMask::default()).to_stored();
+        let stored = RunRecord::from_report(&run(n)).to_stored();
         fs::write(spool.join(format!("{}.json", run(n).run)), stored.to_bytes()).unwrap();
     }
     fs::write(spool.join("20261116T090000-0000.part"), "{").unwrap();
@@ -327,11 +327,8 @@ fn the_runs_of_an_earlier_version_are_taken_over_and_its_store_is_set_aside() {
         let scratch = Scratch::new();
         let history = scratch.history(50);
         earlier_files(&scratch, 0..31);
-        let warnings = if is_query {
-            history.list(100).unwrap().warnings
-        } else {
-            history.record(&run(31), &SecretMask::default()).unwrap()
-        };
+        let warnings =
+            if is_query { history.list(100).unwrap().warnings } else { history.record(&run(31)).unwrap() };
         let aside = scratch.paths().history().join("store.old");
         assert!(
             matches!(warnings.as_slice(), [HistoryError::OldStore { path }] if *path == aside && aside.exists()),

@@ -39,7 +39,7 @@ impl<'p> Runner<'_, 'p> {
         let ordered = self.settings.schedule == RunSchedule::Ordered;
         let aside = ordered && !task.is_listener && self.graph.nodes[task.index].parallel;
         let number = aside.then(|| self.next_run_number(1));
-        self.run_ctx.progress.started(task.index, &task.tag);
+        self.run_ctx.tell_started(task.index, &task.tag);
         self.locks.acquire(task.index, resources);
         self.pool.send_task(task, number);
     }
@@ -102,7 +102,7 @@ impl<'p> Runner<'_, 'p> {
         let quick =
             guard::has_guards(chunk) && !guard::runs_command(chunk) && !guard::owns_guards(&chunk.state);
         quick && !converge::is_slow(chunk) && {
-            let fs = self.run_ctx.run_fs.state_fs(&task.tag);
+            let fs = self.run_ctx.state_fs(&task.tag);
             let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &task.tag);
             matches!(guard::evaluate(chunk, &ctx), Ok(guard::GuardDecision::Skip { .. }))
         }
@@ -113,7 +113,7 @@ impl<'p> Runner<'_, 'p> {
         if task.should_react != ShouldReact::No || task.is_listener {
             return false;
         }
-        let fs = self.run_ctx.run_fs.state_fs(&task.tag);
+        let fs = self.run_ctx.state_fs(&task.tag);
         let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &task.tag);
         let Some(state) = task.state.as_mut() else { return true };
         match catch_unwind(AssertUnwindSafe(|| state.check(&ctx))) {
@@ -131,7 +131,7 @@ impl<'p> Runner<'_, 'p> {
         let tag = std::mem::take(&mut task.tag);
         let ended = {
             let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
-            let fs = self.run_ctx.run_fs.state_fs(&tag);
+            let fs = self.run_ctx.state_fs(&tag);
             let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &tag);
             task.run(&ctx)
         };

@@ -1,5 +1,6 @@
 //! A state that has ended in, its place in the report out; who waits for it is freed.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use zagent_compiler::{Chunk, Compat, name_text};
@@ -7,7 +8,8 @@ use zagent_config::{Map, Value, mask};
 
 use super::{FinishedState, HaltReason, Runner};
 use crate::converge::ConvergeResult;
-use crate::{RunMode, SkipReason, StateOutcome};
+use crate::outcome::{FileLines, OutcomeDraft};
+use crate::{RunMode, SkipReason};
 use zagent_states::ApplyResult;
 
 /// What the report says of a state, beside what its chunk says.
@@ -133,7 +135,7 @@ impl Runner<'_, '_> {
             tracing::info!(event, result = ?ended.result, "fire_event");
             details.insert("event", event);
         }
-        let mut outcome = StateOutcome {
+        let mut draft = OutcomeDraft {
             state: chunk.state.to_string(),
             fun: chunk.fun.to_string(),
             id: chunk.id.to_string(),
@@ -154,22 +156,30 @@ impl Runner<'_, '_> {
             duration: ended.duration,
         };
         if chunk.args.get("no_log").is_some_and(Value::is_truthy) {
-            mask_outcome(&mut outcome);
+            hide_all(&mut draft);
         }
+        let secrets = self.run_ctx.secrets;
+        if &*chunk.state == "cron" {
+            // A crontab is read and written by a program: what is known of it is what its states say.
+            let user = chunk.args.get("user").map_or_else(|| "root".into(), name_text);
+            secrets.note_text(&draft.tag, &Path::new("crontab").join(user), &draft.diff);
+        }
+        let lines = if secrets.concerns(&draft.tag) { FileLines::Hidden } else { FileLines::Shown };
+        let outcome = draft.into_outcome(secrets.mask(), lines);
         self.run_ctx.progress.finished(&outcome);
         self.outcomes.push(outcome);
     }
 }
 
 /// `no_log`: what a state says stays with it.
-fn mask_outcome(outcome: &mut StateOutcome) {
-    outcome.name = mask::NO_LOG_TEXT.into();
-    outcome.comment = mask::NO_LOG_TEXT.into();
-    outcome.diff = String::new();
-    outcome.details = Map::new();
-    outcome.about = None;
-    if let Value::Map(changes) = mask::hide_content(&std::mem::take(&mut outcome.changes).into()) {
-        outcome.changes = Arc::unwrap_or_clone(changes);
+fn hide_all(draft: &mut OutcomeDraft) {
+    draft.name = mask::NO_LOG_TEXT.into();
+    draft.comment = mask::NO_LOG_TEXT.into();
+    draft.diff = String::new();
+    draft.details = Map::new();
+    draft.about = None;
+    if let Value::Map(changes) = mask::hide_content(&std::mem::take(&mut draft.changes).into()) {
+        draft.changes = Arc::unwrap_or_clone(changes);
     }
 }
 

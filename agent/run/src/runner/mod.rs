@@ -31,6 +31,7 @@ use super::queue::{RankedGraph, RunQueue};
 use super::state_locks::StateLocks;
 use super::{RunMode, StateOutcome};
 use crate::RunProgress;
+use crate::secret_files::SecretFiles;
 use zagent_host::CancelToken;
 use zagent_host::Machine;
 use zagent_host::fs::FileSystem;
@@ -89,6 +90,20 @@ pub struct RunCtx<'a> {
     pub cancel: &'a Arc<CancelToken>,
     /// Is told how it goes.
     pub progress: &'a dyn RunProgress,
+    /// What must not be shown, and the files that hold or held it.
+    pub(crate) secrets: &'a Arc<SecretFiles>,
+}
+
+impl RunCtx<'_> {
+    /// What a state of this tag may touch.
+    fn state_fs(&self, tag: &str) -> Arc<dyn FileSystem> {
+        self.secrets.watch(self.run_fs.state_fs(tag), tag)
+    }
+
+    /// Tells who watches that a state begins.
+    fn tell_started(&self, index: usize, tag: &str) {
+        self.progress.started(index, &self.secrets.mask().mask_str(tag));
+    }
 }
 
 /// What came of it.

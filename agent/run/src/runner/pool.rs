@@ -32,7 +32,7 @@ pub(crate) fn worker_loop<'p>(
         let tag = std::mem::take(&mut task.tag);
         let ended = {
             let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
-            let fs = run_ctx.run_fs.state_fs(&tag);
+            let fs = run_ctx.state_fs(&tag);
             let ctx = state_ctx(run_ctx, settings, &templates, shared, &*fs, &tag);
             task.run(&ctx)
         };

@@ -78,7 +78,7 @@ impl Runner<'_, '_> {
             start: Timestamp::now(),
             started_at: Instant::now(),
         };
-        self.run_ctx.progress.started(self.run_ctx.plan.chunks.len(), &tag);
+        self.run_ctx.tell_started(self.run_ctx.plan.chunks.len(), &tag);
         self.pool.send_task(task, None);
         let ended = loop {
             if let Some((_, _, _, ended)) = self.receive(inbox) {

@@ -20,7 +20,8 @@ pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentErro
         OutputFormat::Yaml => yaml(&low()),
         OutputFormat::Text => lowstate_text(&compiled.plan.chunks, &mask, ui.verbose > 0, ui.paint),
     };
-    ui.print(&text);
+    // Ids, names and requisites may hold secrets too.
+    ui.print(&mask.mask_str(&text));
     Ok(())
 }
 
@@ -30,11 +31,7 @@ fn lowstate_text(chunks: &[Chunk], mask: &SecretMask, all: bool, paint: Paint) -
     for (i, chunk) in chunks.iter().enumerate() {
         let number = paint.dim(format!("{:>width$}", i + 1));
         let name = name_text(&chunk.name);
-        let name = if *name == *chunk.id {
-            String::new()
-        } else {
-            format!("  {}", sanitize(&mask.mask_string(&name)))
-        };
+        let name = if *name == *chunk.id { String::new() } else { format!("  {}", sanitize(&name)) };
         let function = paint.cyan(format!("{}.{}", chunk.state, chunk.fun));
         let check = if chunk.prereq.check { paint.dim("  (prereq check)") } else { String::new() };
         let _ = writeln!(out, "{number}  {}  {function}{name}{check}", paint.bold(sanitize(&chunk.id)));

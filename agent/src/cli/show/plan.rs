@@ -8,7 +8,7 @@ use zagent_config::Value;
 
 use super::ShowStageArgs;
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
-use zagent_config::{SecretMask, sanitize};
+use zagent_config::sanitize;
 use zagent_daemon::error::AgentError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
@@ -16,13 +16,11 @@ pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentErro
     let plan = job.compile(ui)?.plan;
     let mask = job.mask(args.unmask);
     let text = match args.out {
-        OutputFormat::Json => json(&plan_json(&plan, &mask)),
-        OutputFormat::Yaml => {
-            yaml(&serde_json::from_value::<Value>(plan_json(&plan, &mask)).unwrap_or_default())
-        }
+        OutputFormat::Json => json(&plan_json(&plan)),
+        OutputFormat::Yaml => yaml(&serde_json::from_value::<Value>(plan_json(&plan)).unwrap_or_default()),
         OutputFormat::Text => plan_text(&plan, ui.paint),
     };
-    ui.print(&text);
+    ui.print(&mask.mask_str(&text));
     Ok(())
 }
 
@@ -31,7 +29,7 @@ fn chunk_requisites(plan: &Plan, i: usize) -> Vec<(usize, &'static str)> {
     plan.graph.edges.iter().filter(|e| e.to == i).map(|e| (e.from, e.kind.key())).collect()
 }
 
-fn plan_json(plan: &Plan, mask: &SecretMask) -> serde_json::Value {
+fn plan_json(plan: &Plan) -> serde_json::Value {
     let state = |i: &usize| {
         let chunk = &plan.chunks[*i];
         let needs: Vec<_> = chunk_requisites(plan, *i)
@@ -39,8 +37,8 @@ fn plan_json(plan: &Plan, mask: &SecretMask) -> serde_json::Value {
             .map(|(from, kind)| object!({"kind": kind, "state": plan.chunks[from].tag()}))
             .collect();
         object!({
-            "tag": mask.mask_string(&chunk.tag()), "id": &*chunk.id, "function": format!("{}.{}", chunk.state, chunk.fun),
-            "name": mask.mask_string(&name_text(&chunk.name)), "sls": &*chunk.sls, "env": &*chunk.env,
+            "tag": chunk.tag(), "id": &*chunk.id, "function": format!("{}.{}", chunk.state, chunk.fun),
+            "name": name_text(&chunk.name), "sls": &*chunk.sls, "env": &*chunk.env,
             "check": chunk.prereq.check, "needs": needs,
         })
     };

@@ -18,7 +18,7 @@ pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentErro
         OutputFormat::Yaml => yaml(&top),
         OutputFormat::Text => top_text(&top, &job.compiler.top_targets().unwrap_or_default(), ui.paint),
     };
-    ui.print(&text);
+    ui.print(&job.mask(args.unmask).mask_str(&text));
     Ok(())
 }
 

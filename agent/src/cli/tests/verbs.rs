@@ -3,7 +3,6 @@
 use zagent_compiler::schema::ModuleSchema;
 
 use super::{SAMPLE, Said, Tree, alone, zagent};
-use zagent_config::SecretMask;
 use zagent_daemon::error::ExitStatus;
 use zagent_run::history::History;
 use zagent_run::samples;
@@ -326,7 +325,7 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     assert_eq!(history(&[]).out, "no runs yet: start one with `zagent run --once`\n");
     assert!(history(&["last"]).err.contains("the history is empty"));
     let paths = zagent_config::paths::Paths::new(tree.dir.path().join("root"));
-    History::new(&paths, 50).record(&samples::failed(), &SecretMask::default()).unwrap();
+    History::new(&paths, 50).record(&samples::failed()).unwrap();
     let list = history(&[]).out;
     assert!(list.starts_with("RUN                    WHEN"), "{list}");
     assert!(

@@ -1,7 +1,7 @@
 //! Report view in, the layout of `salt-call state.apply` out.
 //!
 //! Law: what a script reads in Salt's output is in the same column here; only text that could control the terminal
-//! is replaced (held by `the_layout_is_that_of_salt`, `secrets_and_control_characters_stay_out_of_every_format`).
+//! is replaced (held by `the_layout_is_that_of_salt`, `control_characters_stay_out_of_every_format`).
 
 use std::fmt::Write;
 
@@ -39,7 +39,6 @@ pub(super) fn render_highstate(view: &ReportView<'_>, paint: Paint) -> String {
 }
 
 fn write_state(out: &mut String, outcome: &StateOutcome, view: &ReportView<'_>, paint: Paint) {
-    let shown = |text: &str| sanitize(&view.mask.mask_str(text));
     let colour = |line: String| match outcome.result {
         Some(false) => paint.red(line),
         None => paint.yellow(line),
@@ -50,18 +49,18 @@ fn write_state(out: &mut String, outcome: &StateOutcome, view: &ReportView<'_>, 
         let _ = writeln!(out, "{}", colour(text));
     };
     line("----------".into());
-    line(format!("          ID: {}", shown(&outcome.id)));
+    line(format!("          ID: {}", sanitize(&outcome.id)));
     line(format!("    Function: {}.{}", outcome.state, outcome.fun));
     if outcome.id != outcome.name {
-        line(format!("        Name: {}", shown(&outcome.name)));
+        line(format!("        Name: {}", sanitize(&outcome.name)));
     }
     line(format!("      Result: {}", python_repr(&outcome.result.into())));
-    line(format!("     Comment: {}", shown(outcome.comment.trim()).replace('\n', "\n              ")));
+    line(format!("     Comment: {}", sanitize(outcome.comment.trim()).replace('\n', "\n              ")));
     line(format!("     Started: {}", salt_time(outcome.start, &view.zone)));
     line(format!("    Duration: {:?} ms", salt_millis(outcome.duration)));
     line("     Changes:   ".into());
     if !outcome.changes.is_empty() {
-        write_nested(out, &view.mask.mask_value(&outcome.changes.clone().into()), CHANGES_INDENT, "", paint);
+        write_nested(out, &outcome.changes.clone().into(), CHANGES_INDENT, "", paint);
     }
 }
 

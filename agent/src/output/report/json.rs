@@ -6,9 +6,8 @@ use jiff::tz::TimeZone;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::masked::{MaskedMap, MaskedText};
 use super::{ReportView, salt_millis, salt_time};
-use zagent_config::{SecretMask, escape_json};
+use zagent_config::escape_json;
 use zagent_run::{RunMode, SkipReason, StateOutcome};
 
 /// Size of a state without changes, so that the buffer for a large report does not grow step by step.
@@ -25,8 +24,8 @@ pub(super) fn render_json(view: &ReportView<'_>) -> String {
 }
 
 /// A state as one line.
-pub(super) fn state_line(outcome: &StateOutcome, mask: &SecretMask, zone: &TimeZone) -> String {
-    json_line(&StateJson { outcome, mask, zone, tagged: true })
+pub(super) fn state_line(outcome: &StateOutcome, zone: &TimeZone) -> String {
+    json_line(&StateJson { outcome, zone, tagged: true })
 }
 
 /// Everything but the states as one line.
@@ -64,10 +63,10 @@ impl Serialize for SummaryJson<'_> {
 }
 
 fn write_header<M: SerializeMap>(map: &mut M, view: &ReportView<'_>) -> Result<(), M::Error> {
-    let (report, mask, tally) = (view.report, view.mask, &view.tally);
+    let (report, tally) = (view.report, &view.tally);
     map.serialize_entry("run", &report.run)?;
-    map.serialize_entry("node", &MaskedText(mask, &report.node))?;
-    map.serialize_entry("revision", &MaskedText(mask, &report.revision))?;
+    map.serialize_entry("node", &report.node)?;
+    map.serialize_entry("revision", &report.revision)?;
     map.serialize_entry("test", &(report.mode == RunMode::Test))?;
     map.serialize_entry("mode", report.mode.as_str())?;
     // Only a revert has additional keys.
@@ -92,13 +91,10 @@ struct StatesJson<'a>(&'a ReportView<'a>);
 
 impl Serialize for StatesJson<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let ReportView { report, mask, zone, .. } = self.0;
+        let ReportView { report, zone, .. } = self.0;
         let mut map = s.serialize_map(Some(report.states.len()))?;
         for outcome in &report.states {
-            map.serialize_entry(
-                &MaskedText(mask, &outcome.tag),
-                &StateJson { outcome, mask, zone, tagged: false },
-            )?;
+            map.serialize_entry(&outcome.tag, &StateJson { outcome, zone, tagged: false })?;
         }
         map.end()
     }
@@ -106,7 +102,6 @@ impl Serialize for StatesJson<'_> {
 
 struct StateJson<'a> {
     outcome: &'a StateOutcome,
-    mask: &'a SecretMask,
     zone: &'a TimeZone,
     /// Includes its own tag, because no key has it.
     tagged: bool,
@@ -114,45 +109,45 @@ struct StateJson<'a> {
 
 impl Serialize for StateJson<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let (outcome, mask) = (self.outcome, self.mask);
+        let outcome = self.outcome;
         let mut map = s.serialize_map(None)?;
         if self.tagged {
             map.serialize_entry("type", "state")?;
-            map.serialize_entry("tag", &MaskedText(mask, &outcome.tag))?;
+            map.serialize_entry("tag", &outcome.tag)?;
         }
-        map.serialize_entry("__id__", &MaskedText(mask, &outcome.id))?;
-        map.serialize_entry("__sls__", &MaskedText(mask, &outcome.sls))?;
+        map.serialize_entry("__id__", &outcome.id)?;
+        map.serialize_entry("__sls__", &outcome.sls)?;
         map.serialize_entry("__run_num__", &outcome.run_num)?;
         match &outcome.about {
-            Some(about) => map.serialize_entry("name", &mask.mask_value(about))?,
-            None => map.serialize_entry("name", &MaskedText(mask, &outcome.name))?,
+            Some(about) => map.serialize_entry("name", about)?,
+            None => map.serialize_entry("name", &outcome.name)?,
         }
         map.serialize_entry("result", &outcome.result)?;
-        map.serialize_entry("changes", &MaskedMap(mask, &outcome.changes))?;
-        map.serialize_entry("comment", &MaskedText(mask, &outcome.comment))?;
-        map.serialize_entry("diff", &MaskedText(mask, &outcome.diff))?;
+        map.serialize_entry("changes", &outcome.changes)?;
+        map.serialize_entry("comment", &outcome.comment)?;
+        map.serialize_entry("diff", &outcome.diff)?;
         map.serialize_entry("start_time", &salt_time(outcome.start, self.zone))?;
         map.serialize_entry("duration", &salt_millis(outcome.duration))?;
         map.serialize_entry("level", &outcome.level)?;
         map.serialize_entry("skipped", &outcome.skip.is_some())?;
         map.serialize_entry("skip_reason", outcome.skip.map_or("", SkipReason::as_str))?;
         let is_failure = outcome.result == Some(false) && outcome.skip.is_none();
-        map.serialize_entry("error", &MaskedText(mask, if is_failure { &outcome.comment } else { "" }))?;
-        map.serialize_entry("details", &DetailsJson(outcome, mask))?;
+        map.serialize_entry("error", if is_failure { outcome.comment.as_str() } else { "" })?;
+        map.serialize_entry("details", &DetailsJson(outcome))?;
         map.end()
     }
 }
 
 /// Details of the module, and whether the result is unknown.
-struct DetailsJson<'a>(&'a StateOutcome, &'a SecretMask);
+struct DetailsJson<'a>(&'a StateOutcome);
 
 impl Serialize for DetailsJson<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         if !self.0.unknown {
-            return MaskedMap(self.1, &self.0.details).serialize(s);
+            return self.0.details.serialize(s);
         }
         let mut details = self.0.details.clone();
         details.insert("unknown", true);
-        MaskedMap(self.1, &details).serialize(s)
+        details.serialize(s)
     }
 }

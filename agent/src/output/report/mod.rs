@@ -1,11 +1,10 @@
 //! Run report in, printed report out: text, JSON, YAML, JSON lines, or Salt's layout.
 //!
-//! Law: every format is made from one [`ReportView`], and every text passes its mask (held by
-//! `secrets_and_control_characters_stay_out_of_every_format`).
+//! Law: every format is made from one [`ReportView`], and no text of it controls the terminal (held by
+//! `control_characters_stay_out_of_every_format`). Secrets were masked before.
 
 mod highstate;
 mod json;
-mod masked;
 mod skip_groups;
 mod text;
 
@@ -18,7 +17,6 @@ use jiff::tz::TimeZone;
 use zagent_config::Value;
 
 use super::{Paint, ReportFormat, yaml};
-use zagent_config::SecretMask;
 use zagent_run::{RunReport, StateOutcome};
 
 /// A report and what is needed to print it.
@@ -28,8 +26,6 @@ pub struct ReportView<'a> {
     pub report: &'a RunReport,
     /// Number of states per result. It may exceed the listed states: a history omits unchanged states.
     pub tally: Tally,
-    /// Secrets to mask.
-    pub mask: &'a SecretMask,
     /// Time zone of printed times.
     pub zone: TimeZone,
 }
@@ -37,8 +33,8 @@ pub struct ReportView<'a> {
 impl<'a> ReportView<'a> {
     /// A view of a report that lists all its states.
     #[must_use]
-    pub fn new(report: &'a RunReport, mask: &'a SecretMask, zone: TimeZone) -> Self {
-        Self { report, tally: Tally::from_report(report), mask, zone }
+    pub fn new(report: &'a RunReport, zone: TimeZone) -> Self {
+        Self { report, tally: Tally::from_report(report), zone }
     }
 
     /// Prints it; `all` also lists unchanged states, where a format omits them.
@@ -55,8 +51,7 @@ impl<'a> ReportView<'a> {
 
     /// Every state as a line of JSON, then the summary.
     fn render_ndjson(&self) -> String {
-        let mut out: String =
-            self.report.states.iter().map(|s| state_line(s, self.mask, &self.zone)).collect();
+        let mut out: String = self.report.states.iter().map(|s| state_line(s, &self.zone)).collect();
         out.push_str(&self.summary_line());
         out
     }
@@ -70,8 +65,8 @@ impl<'a> ReportView<'a> {
 
 /// A state as one line of JSON.
 #[must_use]
-pub fn state_line(outcome: &StateOutcome, mask: &SecretMask, zone: &TimeZone) -> String {
-    json::state_line(outcome, mask, zone)
+pub fn state_line(outcome: &StateOutcome, zone: &TimeZone) -> String {
+    json::state_line(outcome, zone)
 }
 
 /// `HH:MM:SS.ffffff`, Salt's format for the start of a state.

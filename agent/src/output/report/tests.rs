@@ -25,16 +25,8 @@ fn samples() -> [(&'static str, RunReport); 6] {
     ]
 }
 
-fn mask() -> SecretMask {
-    SecretMask::new(&["hunter2".into()])
-}
-
 fn print(report: &RunReport, format: ReportFormat, all: bool) -> String {
-    ReportView::new(report, &mask(), TimeZone::fixed(Offset::constant(1))).render(
-        format,
-        all,
-        Paint::default(),
-    )
+    ReportView::new(report, TimeZone::fixed(Offset::constant(1))).render(format, all, Paint::default())
 }
 
 #[test]
@@ -63,20 +55,16 @@ fn the_layout_is_that_of_salt() {
         let day = format!("2026-11-16T{}Z", text("start_time"));
         let micros = (ret["duration"].as_f64().unwrap() * 1000.0).round();
         let outcome = samples::state(&format!("{}.{}", parts[0], parts[3]), parts[1], parts[2]);
-        StateOutcome {
-            result: ret["result"].as_bool(),
-            start: day.parse().unwrap(),
-            duration: std::time::Duration::from_secs_f64(micros / 1e6),
-            ..samples::changed(outcome, &text("comment"), &ret["changes"].to_string())
-        }
+        let mut outcome = samples::changed(outcome, &text("comment"), &ret["changes"].to_string());
+        outcome.result = ret["result"].as_bool();
+        outcome.start = day.parse().unwrap();
+        outcome.duration = std::time::Duration::from_secs_f64(micros / 1e6);
+        outcome
     };
     let states = result["local"].as_object().unwrap().iter().map(state).collect();
     let report = samples::report(RunMode::Apply, states);
-    let text = ReportView::new(&report, &SecretMask::default(), TimeZone::UTC).render(
-        ReportFormat::Highstate,
-        false,
-        Paint::default(),
-    );
+    let text =
+        ReportView::new(&report, TimeZone::UTC).render(ReportFormat::Highstate, false, Paint::default());
     for (ours, salts) in text.lines().zip(include_str!("salt/highstate.txt").lines()) {
         assert_eq!(ours, salts);
     }
@@ -139,22 +127,19 @@ fn keys_come_in_the_documented_order() {
 }
 
 #[test]
-fn secrets_and_control_characters_stay_out_of_every_format() {
+fn control_characters_stay_out_of_every_format() {
     let mut report = samples::failed();
-    report.revision = "hunter2".into();
     for outcome in &mut report.states {
         for text in
             [&mut outcome.tag, &mut outcome.id, &mut outcome.name, &mut outcome.comment, &mut outcome.sls]
         {
-            text.push_str(" \u{1b}[31m hunter2");
+            text.push_str(" \u{1b}[31m x");
         }
-        outcome.changes.insert("a hunter2 key", Value::from(vec!["deep hunter2".into()]));
-        outcome.details.insert("password", "hunter2");
+        outcome.changes.insert("a \u{1b} key", Value::from(vec!["deep \u{1b}".into()]));
     }
     for (name, format) in FORMATS {
         for all in [false, true] {
             let text = print(&report, format, all);
-            assert!(!text.contains("hunter2") && text.contains("********"), "{name}: {text}");
             assert!(!text.contains('\u{1b}'), "{name}");
         }
     }
@@ -170,8 +155,7 @@ fn a_dry_run_never_reads_as_done() {
 #[test]
 fn a_report_from_the_history_counts_what_it_does_not_list() {
     let report = samples::failed();
-    let mask = mask();
-    let mut view = ReportView::new(&report, &mask, TimeZone::UTC);
+    let mut view = ReportView::new(&report, TimeZone::UTC);
     view.tally.unchanged = 1000;
     let salt = view.render(ReportFormat::Highstate, false, Paint::default());
     assert!(salt.contains("Succeeded: 1003 (changed=3)\nFailed:       3\n"), "{salt}");
@@ -196,8 +180,7 @@ fn long_chains_of_skipped_states_are_attributed_to_the_first() {
 #[test]
 fn colour_only_adds_codes() {
     let report = samples::failed();
-    let mask = mask();
-    let view = ReportView::new(&report, &mask, TimeZone::UTC);
+    let view = ReportView::new(&report, TimeZone::UTC);
     for format in [ReportFormat::Text, ReportFormat::Highstate] {
         let painted = view.render(format, false, Paint::new(true));
         let mut plain = String::new();

@@ -80,15 +80,11 @@ struct ReportText<'a> {
 }
 
 impl ReportText<'_> {
-    fn safe_text(&self, text: &str) -> String {
-        sanitize(&self.view.mask.mask_str(text))
-    }
-
     fn write_title(&self, out: &mut String) {
         let report = self.view.report;
         let states = pluralize(self.view.tally.total(), "state");
-        let node = self.safe_text(&report.node);
-        let reverts = report.reverts.as_ref().map(|run| format!("revert of {}", self.safe_text(run)));
+        let node = sanitize(&report.node);
+        let reverts = report.reverts.as_ref().map(|run| format!("revert of {}", sanitize(run)));
         let still = "  (nothing is changed)".to_owned();
         let (title, note) = match (report.mode, reverts) {
             (RunMode::Test, Some(revert)) => (format!("dry run of the {revert} on {node}"), still),
@@ -105,11 +101,7 @@ impl ReportText<'_> {
     /// A commit shortened, anything else as it is.
     fn revision_text(&self) -> String {
         let revision = &self.view.report.revision;
-        if revision.is_empty() {
-            String::new()
-        } else {
-            format!("  {}", short_revision(&self.safe_text(revision)))
-        }
+        if revision.is_empty() { String::new() } else { format!("  {}", short_revision(&sanitize(revision))) }
     }
 
     fn pad_word(&self, word: &str) -> String {
@@ -139,12 +131,12 @@ impl ReportText<'_> {
         let name = if outcome.name == outcome.id || outcome.comment.contains(&outcome.name) {
             String::new()
         } else {
-            format!("  {}", truncate_line(self.safe_text(&outcome.name).lines().next().unwrap_or_default()))
+            format!("  {}", truncate_line(sanitize(&outcome.name).lines().next().unwrap_or_default()))
         };
         // The heading of a dry run says it once for all states.
-        let mut comment = self.safe_text(outcome.comment.trim()).replace(SALT_NOTE, "");
+        let mut comment = sanitize(outcome.comment.trim()).replace(SALT_NOTE, "");
         if let Some(why) = exit_summary(outcome) {
-            let why = self.safe_text(&why);
+            let why = sanitize(&why);
             comment = if comment.is_empty() { why } else { format!("{why}\n{comment}") };
         }
         let mut lines = comment.lines();
@@ -153,7 +145,7 @@ impl ReportText<'_> {
             first if outcome.result == Some(false) => format!("  {first}"),
             first => format!("  {}", paint.dim(first)),
         };
-        let id = paint.bold(self.safe_text(&outcome.id));
+        let id = paint.bold(sanitize(&outcome.id));
         let mark = match outcome.status() {
             StateStatus::Unchanged if outcome.has_detail(IRREVERSIBLE) => {
                 paint.yellow(self.pad_word("not undone"))
@@ -167,7 +159,7 @@ impl ReportText<'_> {
     fn write_state(&self, out: &mut String, outcome: &StateOutcome) {
         self.write_line(out, outcome);
         if !outcome.diff.is_empty() {
-            let diff = self.safe_text(&outcome.diff);
+            let diff = sanitize(&outcome.diff);
             let lines = diff.lines().skip_while(|l| l.starts_with("---") || l.starts_with("+++"));
             self.write_block(out, lines, |line| match line.as_bytes().first() {
                 Some(b'+') => self.paint.green(line),
@@ -208,7 +200,7 @@ impl ReportText<'_> {
             // The diff was shown; a process ID is not useful.
             let is_noise = key == "diff" && !outcome.diff.is_empty() || key == "pid" && !self.all;
             if !is_noise {
-                self.write_change(out, &self.safe_text(&key), &self.view.mask.mask_value(change));
+                self.write_change(out, &sanitize(&key), change);
             }
         }
     }
@@ -238,7 +230,7 @@ impl ReportText<'_> {
         if let Some(run) = &report.reverts
             && report.states.iter().any(|s| s.has_detail(LEFT_ALONE))
         {
-            let command = format!("zagent run --revert {} --force", self.safe_text(run));
+            let command = format!("zagent run --revert {} --force", sanitize(run));
             let _ = writeln!(out, "\n  to revert also what was modified since: {}", self.paint.bold(command));
         }
     }
@@ -255,15 +247,14 @@ impl ReportText<'_> {
         let because = if group.culprits.is_empty() {
             group.reason.explanation().to_owned()
         } else {
-            let culprits: Vec<String> =
-                group.culprits.iter().map(|c| format!("`{}`", self.safe_text(c))).collect();
+            let culprits: Vec<String> = group.culprits.iter().map(|c| format!("`{}`", sanitize(c))).collect();
             format!("{} failed", join_names(&culprits))
         };
         let states = pluralize(group.states.len(), "state");
         let reason = paint.cyan(group.reason.as_str());
         let _ = writeln!(out, "{}  {states}  {reason}  {because}", self.status_mark(StateStatus::Skipped));
         if !self.all {
-            let names: Vec<String> = group.states.iter().map(|s| self.safe_text(&s.id)).collect();
+            let names: Vec<String> = group.states.iter().map(|s| sanitize(&s.id)).collect();
             let _ = writeln!(out, "{:indent$}{}", "", paint.dim(join_names(&names)), indent = self.indent());
         }
     }
@@ -328,7 +319,7 @@ impl ReportText<'_> {
             notes.insert(0, "dry run, nothing was changed".into());
         }
         if !report.run.is_empty() {
-            notes.push(format!("run {}", self.safe_text(&report.run)));
+            notes.push(format!("run {}", sanitize(&report.run)));
         }
         let states = self.paint.bold(format!("{}:", pluralize(self.view.tally.total(), "state")));
         let _ = writeln!(

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use zagent_config::settings::WebhookOccasion;
 
 use super::*;
-use zagent_config::SecretMask;
 
 /// A received request: headers in lower case, and the body.
 type Request = (Vec<String>, Vec<u8>);
@@ -49,14 +48,13 @@ fn hook(address: SocketAddr, on: &[WebhookOccasion]) -> WebhookSettings {
 }
 
 fn event() -> NotifyEvent {
-    let mask = SecretMask::new(&["hunter2".into()]);
+    zagent_config::mask::hide_in_messages(&["hunter2".into()]);
     NotifyEvent::new(
         "web-01",
         "abc",
         &[WebhookOccasion::Failure],
         Some("it is hunter2"),
         Timestamp::UNIX_EPOCH,
-        &mask,
     )
 }
 
