@@ -29,10 +29,10 @@ corpus area='':
 fuzz seconds='60':
     FUZZ_SECONDS={{ seconds }} cargo test -p zagent-tests --test it fuzz::
 
-# Kills, bit flips, idle turns and damaged packs, in the numbers that we claim.
+# Kills, bit flips, idle turns, damaged and large packs, in the numbers that we claim.
 faults:
     IDLE_TURNS=100 cargo test -p zagent-cache --test idle --test disk_full
-    CRASH_POINTS=1000 FLIPS=100000 PACK_CASES=1000 cargo test -p zagent-cache --test it -- crash:: flip:: source::packs
+    CRASH_POINTS=1000 FLIPS=100000 PACK_CASES=1000 PACK_MB=100 cargo test -p zagent-cache --test it -- crash:: flip:: source::packs source::bombs
 
 # Full disks: every place, command and amount of free space; needs root.
 full-disk:

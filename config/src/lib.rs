@@ -21,6 +21,7 @@ pub mod paths;
 pub mod pkg_version;
 pub mod py_regex;
 mod py_text;
+pub mod redirect;
 pub mod salt_config;
 pub mod secret_keys;
 pub mod settings;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zagent_config::mask::{Secret, redact_logins};
+use zagent_config::redirect::UrlOrigin;
 use zagent_config::{FunctionError, SecretMask};
 
 use super::exec::ExecCommand;
@@ -29,8 +30,16 @@ const ASKPASS_HELPER: &str =
 
 /// Where git finds which ssh to use.
 const SSH_COMMAND: &str = "GIT_SSH_COMMAND";
-/// ssh, which fails where it would ask.
-const SSH_BATCH_MODE: &str = "ssh -o BatchMode=yes";
+/// ssh, which fails where it would ask, and connects only to hosts whose key is known.
+const SSH_STRICT: &str = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes";
+/// The same, and it accepts and keeps the key of a host that is new; a changed key is refused.
+const SSH_ACCEPT_NEW: &str = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new";
+/// What ssh says about a host whose key is unknown or has changed.
+const HOST_KEY_FAILED: &str = "Host key verification failed";
+/// What to do then.
+const HOST_KEY_HINT: &str = "add the key of the host with the state ssh_known_hosts.present, or with \
+    `ssh-keyscan HOST >> ~/.ssh/known_hosts` as the user that runs Git after you compared its fingerprint; to accept keys of new hosts \
+    unseen, set `accept_new_host_key: True`";
 /// Keeps git, and any ssh that is not ours to choose, from asking at the terminal.
 const NO_PROMPT_ENV: [(&str, &str); 3] =
     [("GIT_TERMINAL_PROMPT", "0"), ("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
@@ -44,6 +53,8 @@ pub struct GitCli<'a> {
     user: Option<RunAsUser>,
     env: Vec<(OsString, OsString)>,
     secret: Option<Secret>,
+    /// Which ssh is used, unless another one is configured.
+    ssh: &'static str,
     /// Keys that are files only as long as somebody holds them.
     temp_files: Vec<Arc<PrivateTempFile>>,
 }
@@ -62,7 +73,7 @@ impl<'a> GitCli<'a> {
         let mut env: Vec<(OsString, OsString)> =
             NO_PROMPT_ENV.iter().map(|(name, value)| (name.into(), value.into())).collect();
         env.extend(home.map(|home| ("HOME".into(), home.into_os_string())));
-        Ok(Self { tools, user, env, secret: None, temp_files: Vec::new() })
+        Ok(Self { tools, user, env, secret: None, ssh: SSH_STRICT, temp_files: Vec::new() })
     }
 
     /// Who runs the program; nothing for the agent itself.
@@ -76,12 +87,17 @@ impl<'a> GitCli<'a> {
         self
     }
 
-    /// The same with private keys for ssh. A host that is new is trusted, one whose key changed is not.
+    /// The same, and ssh accepts the key of a host that is new.
+    pub fn with_new_host_keys(mut self, accepts: bool) -> Self {
+        self.ssh = if accepts { SSH_ACCEPT_NEW } else { SSH_STRICT };
+        self
+    }
+
+    /// The same with private keys for ssh.
     pub fn with_keys(mut self, keys: &[String]) -> Self {
         if !keys.is_empty() {
             let quoted = keys.iter().map(|k| format!(" -i '{}'", k.replace('\'', r"'\''")));
-            let more = " -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new";
-            let line = SSH_BATCH_MODE.to_owned() + more + &quoted.collect::<String>();
+            let line = self.ssh.to_owned() + " -o IdentitiesOnly=yes" + &quoted.collect::<String>();
             self.env.push((SSH_COMMAND.into(), line.into()));
         }
         self
@@ -101,7 +117,7 @@ impl<'a> GitCli<'a> {
                 Ok(self)
             };
         };
-        if !url.starts_with("https://") {
+        if !UrlOrigin::parse(url).is_some_and(|origin| origin.is_encrypted()) {
             return Err(FunctionError::failed("Basic Auth only supported for HTTPS"));
         }
         self.set_login(url, user, password.unwrap_or_default());
@@ -141,7 +157,7 @@ impl<'a> GitCli<'a> {
         if args.first().is_some_and(|verb| REMOTE_COMMANDS.contains(&verb.as_ref()))
             && !self.has_ssh_command(dir)?
         {
-            command.env.push((SSH_COMMAND.into(), SSH_BATCH_MODE.into()));
+            command.env.push((SSH_COMMAND.into(), self.ssh.into()));
         }
         let mut output = self.tools.run(command)?;
         if let Some(secret) = &self.secret {
@@ -189,7 +205,9 @@ impl<'a> GitCli<'a> {
         if output.is_success() {
             Ok(output.stdout)
         } else {
-            Err(FunctionError::failed(redact_logins(output.message())))
+            let said = redact_logins(output.message());
+            let is_host_key = output.stderr.contains(HOST_KEY_FAILED);
+            Err(FunctionError::failed(if is_host_key { format!("{said}; {HOST_KEY_HINT}") } else { said }))
         }
     }
 
@@ -274,13 +292,17 @@ pub fn parse_refs(text: &str) -> BTreeMap<String, String> {
 /// An address of the web without the name and password in it, and these.
 pub fn split_login(url: &str) -> (String, Option<(String, String)>) {
     let whole = || (url.to_owned(), None);
-    let Some((scheme, rest)) = url.split_once("://").filter(|(s, _)| matches!(*s, "http" | "https")) else {
+    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| is_web(scheme)) else {
         return whole();
     };
     let end = rest.find('/').unwrap_or(rest.len());
     let Some(at) = rest[..end].rfind('@') else { return whole() };
     let Some((user, password)) = rest[..at].split_once(':') else { return whole() };
     (format!("{scheme}://{}", &rest[at + 1..]), Some((percent_decode(user), percent_decode(password))))
+}
+
+fn is_web(scheme: &str) -> bool {
+    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 /// A text without `%40` and the like.
@@ -340,13 +362,29 @@ mod tests {
             called(home.path())
         };
         let plain = reach(&git);
-        assert!(plain.starts_with("ssh force -o BatchMode=yes"), "{plain}");
+        assert!(plain.starts_with("ssh force -o BatchMode=yes -o StrictHostKeyChecking=yes"), "{plain}");
+        let new = reach(&git.clone().with_new_host_keys(true).with_keys(&["/k".into()]));
+        assert!(new.contains("StrictHostKeyChecking=accept-new") && !new.contains("Checking=yes"), "{new}");
         let keyed = reach(&git.clone().with_keys(&["/k".into()]));
-        assert!(keyed.starts_with("ssh force -o BatchMode=yes") && keyed.contains("-i /k"), "{keyed}");
+        assert!(keyed.contains("-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes -i /k"), "{keyed}");
         // Who chose another ssh keeps it.
         std::fs::write(home.path().join(".gitconfig"), "[core]\n\tsshCommand = own -x\n").unwrap();
         let own = reach(&git);
         assert!(own.starts_with("own force -x"), "{own}");
+    }
+
+    #[test]
+    fn an_unknown_host_key_says_what_to_do() {
+        let (machine, home) = (Machine::this_host(), tempfile::tempdir().unwrap());
+        let git = git(&machine, home.path());
+        let failing = "#!/bin/sh\necho 'Host key verification failed.' >&2\nexit 255\n";
+        std::fs::write(home.path().join("bin/ssh"), failing).unwrap();
+        let error =
+            format!("{:?}", git.run_checked(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap_err());
+        assert!(
+            error.contains("ssh_known_hosts.present") && error.contains("accept_new_host_key"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -360,6 +398,7 @@ mod tests {
             ("ssh://git:p@h/x", "ssh://git:p@h/x", None),
             ("git@h:x", "git@h:x", None),
             ("https://u:100%@h/x", "https://h/x", login("u", "100%")),
+            ("HTTPS://u:p@h/x", "HTTPS://h/x", login("u", "p")),
         ] {
             assert_eq!(split_login(url), (want.to_owned(), cut), "{url}");
         }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ureq::http;
-use ureq::tls::{RootCerts, TlsConfig};
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
+
+use crate::http_request::{HttpRequest, agent_config, tls_config};
 
 /// How long one question may take when nothing else is said.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,25 +40,20 @@ pub fn query(url: &str, options: &Map) -> Result<HttpResponse, String> {
     let timeout = options.get("timeout").and_then(Value::as_number);
     let timeout = timeout.and_then(|t| Duration::try_from_secs_f64(t).ok()).unwrap_or(DEFAULT_TIMEOUT);
     let verify = options.get("verify_ssl").is_none_or(Value::is_truthy);
-    let config = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(timeout))
-        .tls_config(tls_config(verify))
-        .user_agent(text("agent").unwrap_or_else(|| concat!("zagent/", env!("CARGO_PKG_VERSION")).into()))
-        .build();
+    let mut config = agent_config().tls_config(tls_config(verify));
+    if let Some(name) = text("agent") {
+        config = config.user_agent(name);
+    }
     let method = text("method").unwrap_or_else(|| "GET".into()).to_uppercase();
     let mut address = url.to_owned();
     if let Some(params) = options.get("params").and_then(Value::as_map) {
         address += if address.contains('?') { "&" } else { "?" };
         address += &encode_form(params);
     }
-    let mut request = http::Request::builder().method(method.as_str()).uri(&address);
-    for (name, value) in request_headers(options) {
-        request = request.header(name, value);
-    }
+    let mut headers = request_headers(options);
     if let Some(user) = text("username") {
         let login = STANDARD.encode(format!("{user}:{}", text("password").unwrap_or_default()));
-        request = request.header("authorization", format!("Basic {login}"));
+        headers.push(("authorization".into(), format!("Basic {login}")));
     }
     let (data, is_form) = match options.get("data").filter(|v| !v.is_null()) {
         Some(Value::Map(map)) => (encode_form(map), true),
@@ -66,19 +61,14 @@ pub fn query(url: &str, options: &Map) -> Result<HttpResponse, String> {
         None => (String::new(), false),
     };
     if is_form {
-        request = request.header("content-type", "application/x-www-form-urlencoded");
+        headers.push(("content-type".into(), "application/x-www-form-urlencoded".into()));
     }
-    let agent = ureq::Agent::new_with_config(config);
-    let wrong = |e: http::Error| format!("the query cannot be made: {e}");
-    // A method that has no body must not get an empty one either.
-    let answer = if matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
-        agent.run(request.body(data.into_bytes()).map_err(wrong)?)
-    } else {
-        agent.run(request.body(()).map_err(wrong)?)
-    };
+    let body = matches!(method.as_str(), "POST" | "PUT" | "PATCH").then(|| data.into_bytes());
+    let request = HttpRequest { method, url: address, headers, body };
+    let answer = request.send(&ureq::Agent::new_with_config(config.build()), timeout);
     let mut answer = match answer {
         Ok(answer) => answer,
-        Err(error) => return Ok(HttpResponse { error: Some(error.to_string()), ..HttpResponse::default() }),
+        Err(error) => return Ok(HttpResponse { error: Some(error), ..HttpResponse::default() }),
     };
     let body = answer.body_mut().with_config().limit(MAX_RESPONSE_BYTES).lossy_utf8(true).read_to_string();
     let (text, error) = match body {
@@ -89,12 +79,6 @@ pub fn query(url: &str, options: &Map) -> Result<HttpResponse, String> {
         (Value::from(name.as_str()), Value::from(String::from_utf8_lossy(value.as_bytes()).into_owned()))
     });
     Ok(HttpResponse { status: Some(answer.status().as_u16()), headers: headers.collect(), body: text, error })
-}
-
-/// Who is believed: the authorities that the host believes, those of its own people among them; everybody when certificates
-/// do not matter.
-pub fn tls_config(verify: bool) -> TlsConfig {
-    TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).disable_verification(!verify).build()
 }
 
 /// True for a method that only reads.

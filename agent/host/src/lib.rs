@@ -14,6 +14,7 @@ pub mod command_options;
 pub mod exec;
 pub mod git;
 pub mod http_client;
+pub mod http_request;
 pub mod machine;
 pub mod packages;
 pub mod reboot;

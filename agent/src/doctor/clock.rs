@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use zagent_config::redirect::UrlOrigin;
 use zagent_config::settings::{Settings, format_duration};
 
 use super::{CHECK_TIMEOUT, DoctorFinding, DoctorScope, program_output};
@@ -46,9 +47,7 @@ fn check_synchronised(scope: &DoctorScope) -> DoctorFinding {
 
 /// Compares the clock of an HTTP remote with ours; `None` when the remote sends no date.
 fn check_remote_clock(url: &str, now: Timestamp) -> Option<DoctorFinding> {
-    if !url.starts_with("http://") && !url.starts_with("https://") {
-        return None;
-    }
+    UrlOrigin::parse(url).filter(|origin| matches!(origin.scheme.as_str(), "http" | "https"))?;
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(CHECK_TIMEOUT))
         .max_redirects(0)

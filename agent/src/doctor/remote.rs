@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use zagent_cache::source::{Deadline, DirSource, RemoteClient, SourceError, SourceErrorKind};
+use zagent_config::redirect::UrlOrigin;
 use zagent_config::settings::{RemoteSettings, Settings, SourceSettings};
 
 use super::files::{FileProtection, check_file};
@@ -73,7 +74,8 @@ fn check_requirements(remote: &RemoteSettings) -> Vec<DoctorFinding> {
         .map(|path| check_file("source", path, FileProtection::Trusted));
     let mut findings: Vec<DoctorFinding> = secret.chain(trusted).collect();
     let url = remote.url.as_str();
-    let is_http = url.starts_with("http://") || url.starts_with("https://");
+    let scheme = UrlOrigin::parse(url).map(|origin| origin.scheme).unwrap_or_default();
+    let is_http = matches!(scheme.as_str(), "http" | "https");
     let is_file = url.starts_with("file://") || url.starts_with('/');
     let mut need = |program: &str, what: &str| {
         if !has_program(program) {
@@ -89,7 +91,7 @@ fn check_requirements(remote: &RemoteSettings) -> Vec<DoctorFinding> {
     if !is_http && !is_file {
         need("ssh", "a remote over ssh");
     }
-    if url.starts_with("http://") {
+    if scheme == "http" {
         let message = "http:// is not encrypted: others on the network can read the states";
         let hint = "use https://, and set `trust.require: commit` so that others cannot modify them either";
         findings.push(DoctorFinding::warn("source", message, hint));

@@ -190,7 +190,14 @@ pub(crate) mod testing {
     use std::path::Path;
     use std::sync::atomic::AtomicBool;
 
+    use gix::objs::Kind;
+
     use super::{CommitGate, PackLimits};
+
+    /// The start of an entry that holds a whole object.
+    pub(crate) fn header(kind: Kind, size: u64) -> Vec<u8> {
+        super::entry::write_header(kind, size)
+    }
 
     /// Receives and resolves a pack below `dir` with these limits: objects, bytes per object, bytes in all.
     ///

@@ -114,26 +114,6 @@ fn lower_scheme(text: &str) -> String {
     }
 }
 
-/// Scheme, host and port of a URL: the party that receives what is sent.
-pub(super) fn url_origin(url: &str) -> Option<(String, String, u16)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let scheme = scheme.to_ascii_lowercase();
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let host_port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let default = if scheme == "https" { 443 } else { 80 };
-    let (host, port) = match host_port.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
-        _ => (host_port, default),
-    };
-    Some((scheme, host.to_ascii_lowercase(), port))
-}
-
-/// True when traffic to that host stays on this machine.
-pub(super) fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,27 +175,6 @@ mod tests {
             let failure = RemoteAddress::parse(text).unwrap_err();
             assert_eq!(failure.kind, SourceErrorKind::Local, "{text}");
             assert!(failure.message.contains(why), "{text}: {}", failure.message);
-        }
-    }
-
-    #[test]
-    fn origins_tell_hosts_apart() {
-        assert_eq!(url_origin("https://H/x"), url_origin("https://u:p@h:443/y"));
-        for (a, b) in
-            [("https://h/x", "http://h/x"), ("https://h/x", "https://h:8443/x"), ("https://h", "https://g")]
-        {
-            assert_ne!(url_origin(a), url_origin(b));
-        }
-        assert_eq!(url_origin("http://[::1]:8080/x").unwrap().2, 8080);
-        assert_eq!(url_origin("http://[::1]/x").unwrap().2, 80);
-        for (host, want) in [
-            ("localhost", true),
-            ("127.9.9.9", true),
-            ("[::1]", true),
-            ("10.0.0.1", false),
-            ("localhost.evil", false),
-        ] {
-            assert_eq!(is_loopback(host), want, "{host}");
         }
     }
 }

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use zagent_config::redirect::UrlOrigin;
 use zagent_config::settings::RemoteSettings;
 
 use super::Deadline;
-use super::address::{HttpAddress, url_origin};
+use super::address::HttpAddress;
 use super::error::{SourceErrorKind, SourceFailure};
 use super::git_process;
 
@@ -145,7 +146,7 @@ impl Credentials {
             None => PathBuf::from(std::env::var_os("HOME")?).join(".netrc"),
         };
         let text = read_limited(&path).ok()?;
-        let host = url_origin(&self.base)?.1;
+        let host = UrlOrigin::parse(&self.base)?.host;
         let (user, secret) = netrc_entry(&text, &host, self.user.as_deref())?;
         Some(RemoteLogin { user, secret, origin: format!("`{}`", path.display()) })
     }

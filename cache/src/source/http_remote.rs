@@ -9,16 +9,14 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ureq::http::{Response, StatusCode};
+use zagent_config::redirect::{MAX_REDIRECTS, UrlOrigin, resolve_redirect};
 use zagent_config::settings::RemoteSettings;
 
-use super::address::{HttpAddress, is_loopback, url_origin};
+use super::address::HttpAddress;
 use super::credentials::{AuthScheme, Credentials, RemoteLogin};
 use super::error::{SourceErrorKind, SourceFailure, sanitize_line};
 use super::{Deadline, http_agent};
 use zagent_config::mask::bare_url;
-
-/// How many redirects are followed.
-const MAX_REDIRECTS: usize = 5;
 
 /// Connections to one remote, and what is known about it.
 #[derive(Clone)]
@@ -203,11 +201,11 @@ impl HttpRemote {
         let Some((login, scheme)) = &known.login else {
             return Ok(None);
         };
-        let there = url_origin(url);
-        if there.is_none() || there != url_origin(&self.0.base) {
+        let there = UrlOrigin::parse(url);
+        if there.is_none() || there != UrlOrigin::parse(&self.0.base) {
             return Ok(None);
         }
-        if there.is_some_and(|(scheme, host, _)| scheme != "https" && !is_loopback(&host)) {
+        if there.is_some_and(|there| !there.is_encrypted() && !there.is_loopback()) {
             let why = "asks for credentials, and they would be sent unencrypted: use https";
             return Err(self.new_failure(SourceErrorKind::Denied, why));
         }
@@ -222,7 +220,7 @@ impl HttpRemote {
         asked: usize,
         deadline: Deadline,
     ) -> Result<(), SourceFailure> {
-        if url_origin(url) != url_origin(&self.0.base) {
+        if UrlOrigin::parse(url) != UrlOrigin::parse(&self.0.base) {
             let there = bare_url(url);
             let why = format!(
                 "redirects to {there}, which asks for credentials: zagent sends none to \
@@ -259,22 +257,7 @@ impl HttpRemote {
         let shown = sanitize_line(&bare_url(location));
         let refuse =
             |why: &str| self.new_failure(SourceErrorKind::Protocol, format!("redirects to `{shown}`: {why}"));
-        let root =
-            from.find("://").and_then(|at| from[at + 3..].find('/').map(|slash| &from[..at + 3 + slash]));
-        let to = match location {
-            absolute if absolute.contains("://") => absolute.to_owned(),
-            path if path.starts_with('/') && !path.starts_with("//") => {
-                format!("{}{path}", root.unwrap_or(from))
-            }
-            _ => return Err(refuse("that is not a full URL")),
-        };
-        let scheme = to.split("://").next().unwrap_or_default().to_ascii_lowercase();
-        if scheme != "https" && scheme != "http" {
-            return Err(refuse("only https and http are followed"));
-        }
-        if scheme == "http" && from.starts_with("https://") {
-            return Err(refuse("that would drop encryption"));
-        }
+        let to = resolve_redirect(from, location).map_err(|error| refuse(&error.to_string()))?.url;
         let Some(base) = to.strip_suffix(tail).filter(|_| !tail.is_empty()) else {
             return Err(refuse("that is not a repository (a login page?); check the URL"));
         };

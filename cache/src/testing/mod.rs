@@ -10,10 +10,12 @@ use gix::objs::tree::Entry;
 pub use gix::objs::tree::EntryKind;
 
 mod git_server;
+mod pack_builder;
 mod sshd;
 
 pub use crate::pack::testing::read_pack;
 pub use git_server::{GitHttpServer, ServerStream, StreamWrapper};
+pub use pack_builder::{PackBuilder, compress, copying_delta, seal_pack};
 pub use sshd::Sshd;
 
 /// A commit that nobody judged, for the tests of what happens afterwards.

@@ -8,11 +8,10 @@ use std::time::Duration;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 use zagent_cache::source::Deadline;
+use zagent_config::redirect::{MAX_REDIRECTS, UrlOrigin, resolve_redirect};
 
 use super::{ArtifactError, ArtifactSink};
 
-/// How many redirects are followed.
-const MAX_REDIRECTS: usize = 5;
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may send nothing.
@@ -48,7 +47,7 @@ pub(super) fn download(
         let status = answer.status();
         if status.is_redirection() {
             let to = answer.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or_default();
-            at = resolve_redirect(&at, to)?;
+            at = next_address(&at, to)?;
             continue;
         }
         if status != ureq::http::StatusCode::OK {
@@ -97,28 +96,20 @@ fn check_url(url: &str) -> Result<Uri, ArtifactError> {
     }
     match at.scheme_str() {
         Some("https") => Ok(at),
-        Some("http") if is_loopback(&at) => Ok(at),
+        Some("http") if UrlOrigin::parse(url).is_some_and(|origin| origin.is_loopback()) => Ok(at),
         _ => Err(odd("`url` is not https")),
     }
 }
 
-fn is_loopback(at: &Uri) -> bool {
-    let host = at.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// The target of a redirect.
-fn resolve_redirect(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
-    let refused = || permanent_error(from, "the server redirects to an address without https");
-    let target = match (to.starts_with('/') && !to.starts_with("//"), from.authority()) {
-        (true, Some(authority)) => format!("{}://{authority}{to}", from.scheme_str().unwrap_or("https")),
-        _ => to.to_owned(),
-    };
-    let target: Uri = target.parse().map_err(|_| refused())?;
-    let same = target.scheme() == from.scheme() && target.authority() == from.authority();
-    let fine = target.scheme_str() == Some("https") || same;
-    let bare = target.authority().is_some_and(|authority| !authority.as_str().contains('@'));
-    if fine && bare { Ok(target) } else { Err(refused()) }
+/// The target of a redirect: encrypted, or the origin that redirects.
+fn next_address(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
+    let refused = |why: &dyn std::fmt::Display| permanent_error(from, format!("the server redirects: {why}"));
+    let target = resolve_redirect(&from.to_string(), to).map_err(|error| refused(&error))?;
+    let encrypted = UrlOrigin::parse(&target.url).is_some_and(|origin| origin.is_encrypted());
+    if target.is_foreign && !encrypted {
+        return Err(refused(&"the other address is not https"));
+    }
+    target.url.parse().map_err(|_| refused(&"that is not a URL"))
 }
 
 #[cfg(test)]
@@ -138,16 +129,15 @@ mod tests {
     #[test]
     fn a_redirect_never_leaves_https() {
         let from: Uri = "https://e.org/a?key=secret".parse().unwrap();
-        assert_eq!(resolve_redirect(&from, "https://cdn.e.org/b").unwrap(), "https://cdn.e.org/b");
-        assert_eq!(resolve_redirect(&from, "/c").unwrap(), "https://e.org/c");
-        for bad in ["http://e.org/a", "http://127.0.0.1/a", "//e.org/a", "file:///a", "", "https://u@e.org/"]
+        assert_eq!(next_address(&from, "https://cdn.e.org/b").unwrap(), "https://cdn.e.org/b");
+        assert_eq!(next_address(&from, "/c").unwrap(), "https://e.org/c");
+        for bad in
+            ["http://e.org/a", "HTTP://127.0.0.1/a", "//u@e.org/a", "file:///a", "", "https://u@e.org/"]
         {
-            let error = resolve_redirect(&from, bad).unwrap_err().to_string();
+            let error = next_address(&from, bad).unwrap_err().to_string();
             assert!(error.contains("https://e.org/a") && !error.contains("secret"), "{error}");
         }
         let here: Uri = "http://127.0.0.1:1/a".parse().unwrap();
-        assert!(
-            resolve_redirect(&here, "/b").is_ok() && resolve_redirect(&here, "http://127.0.0.1:2/b").is_err()
-        );
+        assert!(next_address(&here, "/b").is_ok() && next_address(&here, "http://127.0.0.1:2/b").is_err());
     }
 }

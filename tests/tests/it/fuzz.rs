@@ -135,6 +135,41 @@ fn yaml_layer() {
     });
 }
 
+/// A pack with every kind of entry, and where it is damaged: a place, and a byte to put there.
+fn pack() -> zagent_cache::testing::PackBuilder {
+    let mut pack = zagent_cache::testing::PackBuilder::default();
+    let tree = [b"100644 top.sls\0".as_slice(), &[7; 20]].concat();
+    pack.object("commit", b"tree 0000000000000000000000000000000000000000\n\n");
+    pack.object("tree", &tree);
+    let base = pack.object("blob", &[b"base ".repeat(40), vec![b'x'; 65_536]].concat());
+    // The size of the base, the size of the result, a copy and an insert.
+    let next = pack.delta(base, &[0xc8, 0x81, 0x04, 0x08, 0x91, 0x05, 0x05, 0x03, b'a', b'b', b'c']);
+    pack.delta(next, &[0x08, 0x02, 0x02, b'y', b'z']);
+    pack.delta(base, &zagent_cache::testing::copying_delta(65_736, 65_536));
+    pack.id_delta(&[9; 20], &[0x08, 0x01, 0x01, b'q']);
+    pack
+}
+
+#[test]
+fn pack_parser() {
+    let wounds = proptest::collection::vec((any::<u16>(), any::<u8>()), 0..6);
+    let noise = proptest::collection::vec(any::<u8>(), 0..200);
+    fuzz((wounds, any::<bool>(), any::<Option<u16>>(), noise), |(wounds, sealed, cut, noise)| {
+        let mut body = pack().body();
+        for (at, byte) in wounds {
+            let at = usize::from(at) % body.len();
+            body[at] ^= byte;
+        }
+        if let Some(cut) = cut.filter(|cut| cut % 4 == 0) {
+            body.truncate(usize::from(cut) % body.len());
+            body.extend(noise);
+        }
+        let bytes = if sealed { zagent_cache::testing::seal_pack(body) } else { body };
+        let dir = tempfile::tempdir().expect("a directory");
+        let _ = zagent_cache::testing::read_pack(&bytes, dir.path(), (64, 1 << 20, 4 << 20));
+    });
+}
+
 struct Anyone(Value, Map);
 
 impl TargetSubject for Anyone {

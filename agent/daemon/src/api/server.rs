@@ -1,12 +1,14 @@
 //! Two addresses and a backend in, a serving thread out.
 //!
 //! Law: the thread ends when its handle is dropped, whatever clients do. A connection carries one request within a
-//! fixed time (held by `shutdown_does_not_wait_for_a_client_or_a_lock`,
-//! `a_client_that_stops_sending_is_disconnected`).
+//! fixed time. On TCP, where anyone may connect, a new connection never waits for an old one (held by
+//! `shutdown_does_not_wait_for_a_client_or_a_lock`, `a_client_that_stops_sending_is_disconnected`,
+//! `half_open_connections_do_not_block_a_health_check`).
 //!
 //! ## Why not `axum::serve`
 //! It waits forever for a client that sends half a header.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -21,7 +23,8 @@ use hyper_util::service::TowerToHyperService;
 use nix::unistd::geteuid;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::AbortHandle;
 
 use super::ApiBackend;
 use super::routes::{self, ApiState, SocketPeer};
@@ -56,7 +59,7 @@ pub struct ApiConfig {
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiLimits {
-    /// Concurrent connections per listener; more must wait.
+    /// Concurrent connections per listener. More must wait on the socket; on TCP, the oldest are closed.
     pub connections: usize,
     /// Timeout of the request header.
     pub(crate) header_timeout: Duration,
@@ -237,16 +240,32 @@ async fn serve_unix(unix: tokio::net::UnixListener, state: ApiState, open_to_gro
         }
         let peer = SocketPeer { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() };
         let router = router.clone().layer(Extension(peer));
-        tokio::spawn(serve_connection(stream, router, limits, seat));
+        tokio::spawn(async move {
+            serve_connection(stream, router, limits).await;
+            drop(seat);
+        });
     }
 }
 
 async fn serve_tcp(tcp: tokio::net::TcpListener, state: ApiState) {
-    let (seats, router, limits) =
-        (connection_permits(&state.limits), routes::public_router(state.clone()), state.limits);
-    while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
+    let (router, limits) = (routes::public_router(state.clone()), state.limits);
+    let mut open = VecDeque::new();
+    loop {
         let Some((stream, _)) = accept_or_wait(tcp.accept().await).await else { continue };
-        tokio::spawn(serve_connection(stream, router.clone(), limits, seat));
+        make_room(&mut open, limits.connections.max(1));
+        let served = tokio::spawn(serve_connection(stream, router.clone(), limits));
+        open.push_back(served.abort_handle());
+    }
+}
+
+/// Closes the oldest connections when there are too many. A client that opens connections and sends or reads nothing
+/// loses them; it does not keep a health check waiting.
+fn make_room(open: &mut VecDeque<AbortHandle>, most: usize) {
+    open.retain(|connection| !connection.is_finished());
+    while open.len() >= most
+        && let Some(oldest) = open.pop_front()
+    {
+        oldest.abort();
     }
 }
 
@@ -270,7 +289,6 @@ async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     limits: ApiLimits,
-    _seat: OwnedSemaphorePermit,
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -4,12 +4,12 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ureq::tls::{RootCerts, TlsConfig};
 use zagent_config::settings::HealthProbe;
 
 use zagent_config::sanitize;
 use zagent_host::command_options::CommandOptions;
 use zagent_host::exec::{ExecCommand, ExitOutcome, ExitReason};
+use zagent_host::http_request::{HttpRequest, agent_config};
 use zagent_host::{CancelToken, Machine};
 
 /// Maximum number of characters kept of a command's output.
@@ -31,18 +31,9 @@ pub fn probe(
 }
 
 fn probe_http(url: &str, timeout: Duration) -> Result<String, String> {
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(timeout))
-        .http_status_as_error(false)
-        .max_redirects(5)
-        // The check is about this host, so no proxy is used.
-        .proxy(None)
-        .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
-        .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
-        .build();
-    // An address may contain a password, and an error may contain the address.
-    let told = |e: ureq::Error| e.to_string().replace(url, "it");
-    let answer = ureq::Agent::new_with_config(config).get(url).call().map_err(told)?;
+    // The check is about this host, so no proxy is used.
+    let agent = ureq::Agent::new_with_config(agent_config().proxy(None).build());
+    let answer = HttpRequest::get(url).send(&agent, timeout)?;
     let said = format!("answered {}", answer.status().as_u16());
     if answer.status().is_success() { Ok(said) } else { Err(said) }
 }

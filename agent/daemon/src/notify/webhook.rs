@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use ureq::tls::{RootCerts, TlsConfig};
 use zagent_config::backoff::Backoff;
 use zagent_config::settings::WebhookSettings;
 
 use super::NotifyEvent;
 use zagent_config::error_chain;
 use zagent_host::CancelToken;
+use zagent_host::http_request::agent_config;
 
 /// Header with the signature: `sha256=` and the HMAC of the body with the secret, in hex.
 pub(crate) const SIGNATURE_HEADER: &str = "X-Zagent-Signature";
@@ -194,15 +194,8 @@ impl WebhookCall<'_> {
     }
 
     fn send_once(&self, signature: Option<&str>, timeout: Duration) -> Result<(), CallFailure> {
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .http_status_as_error(false)
-            // A signed body goes only to the configured address: redirects are not followed.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
-            .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
-            .build();
+        // A signed body goes only to the configured address: redirects are not followed.
+        let config = agent_config().timeout_global(Some(timeout)).build();
         let agent = ureq::Agent::new_with_config(config);
         let mut request = agent.post(&self.webhook.url).header("Content-Type", "application/json");
         request = request.header(EVENT_HEADER, self.word);

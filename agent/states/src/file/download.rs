@@ -12,7 +12,7 @@ use ureq::config::Config;
 
 use super::hash::FileDigest;
 use crate::{ChunkArgs, StateCtx};
-use zagent_host::http_client::tls_config;
+use zagent_host::http_request::{HttpRequest, agent_config, tls_config};
 
 /// Bytes of one download.
 const MAX_DOWNLOAD: u64 = 1 << 30;
@@ -126,7 +126,10 @@ impl Downloader {
         let end = download_deadline(ctx);
         let left = end.saturating_duration_since(now());
         let agent = ureq::Agent::new_with_config(self.http_config(left));
-        let mut answer = agent.get(url).call().map_err(|e| e.to_string())?;
+        let mut answer = HttpRequest::get(url).send(&agent, left)?;
+        if !answer.status().is_success() {
+            return Err(format!("http status: {}", answer.status().as_u16()));
+        }
         let mut body = answer.body_mut().with_config().limit(MAX_DOWNLOAD).reader();
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -144,11 +147,9 @@ impl Downloader {
     }
 
     fn http_config(&self, left: Duration) -> Config {
-        ureq::Agent::config_builder()
-            .timeout_global(Some(left))
+        agent_config()
             .timeout_connect(Some(CONNECT_TIMEOUT.min(left)))
             .tls_config(tls_config(self.verify_ssl))
-            .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
             .build()
     }
 }

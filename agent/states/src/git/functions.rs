@@ -61,7 +61,11 @@ pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn_needing("git", "git.config_get_regexp", "key cwd? global? user? **", config_get_regexp),
     change_fn("git.config_set", "key value? cwd? global? multivar? user? **", config_set),
     change_fn("git.config_unset", "key cwd? global? user? **", config_unset),
-    change_fn("git.clone", "cwd url? name? opts? user? identity? https_user? https_pass? **", clone),
+    change_fn(
+        "git.clone",
+        "cwd url? name? opts? user? identity? https_user? https_pass? accept_new_host_key? **",
+        clone,
+    ),
     change_fn("git.init", "cwd bare? user? **", |m, a| {
         let words: &[&str] =
             if flag_arg(a, "bare", false) { &["init", "--bare", "."] } else { &["init", "."] };
@@ -291,7 +295,8 @@ fn clone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Functio
         Some(Value::List(list)) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),
     };
-    let git = git_client(machine, args)?.with_keys(&keys);
+    let accepts = args.get("accept_new_host_key").is_some_and(Value::is_truthy);
+    let git = git_client(machine, args)?.with_new_host_keys(accepts).with_keys(&keys);
     let git = git.with_url_login(&url, login.as_ref());
     let git =
         git.with_login(&url, optional_text_arg(args, "https_user"), optional_text_arg(args, "https_pass"))?;

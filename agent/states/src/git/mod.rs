@@ -60,6 +60,7 @@ struct GitAccess {
     env: Arc<str>,
     login: Option<String>,
     password: Option<String>,
+    accepts_new_host_keys: bool,
     /// What stood in the address.
     cut: Option<(String, String)>,
 }
@@ -79,11 +80,13 @@ impl GitAccess {
             env: args.chunk.env.clone(),
             login: args.text("https_user")?,
             password: args.text("https_pass")?,
+            accepts_new_host_keys: args.flag("accept_new_host_key", false),
         })
     }
 
     fn git<'s>(&self, ctx: &'s StateCtx<'_>) -> Result<GitCli<'s>, StateError> {
         let git = GitCli::new(ctx.tools(), self.user.as_deref())?;
+        let git = git.with_new_host_keys(self.accepts_new_host_keys);
         let (mut keys, mut kept) = (Vec::new(), Vec::new());
         for key in &self.keys {
             if !key.starts_with(TREE_PREFIX) {

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its remote has failed")]
 
+mod bombs;
 mod fixture;
 mod hostile;
 mod https;

@@ -1,6 +1,7 @@
 //! Hostile clients: none gets more than its share, and all others are still served.
 
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -83,6 +84,36 @@ fn waiting_clients_are_served_when_others_are_disconnected() {
     // Each idle client keeps its slot for the header timeout, four at a time.
     server.client().status().unwrap();
     drop(idle);
+}
+
+#[test]
+fn half_open_connections_do_not_block_a_health_check() {
+    let slow = ApiLimits {
+        connections: 8,
+        header_timeout: Duration::from_secs(600),
+        connection_timeout: Duration::from_secs(600),
+        ..ApiLimits::default()
+    };
+    let server = TestServer::with(FakeBackend::default(), slow);
+    let address = server.serving.as_ref().unwrap().listen().unwrap();
+    let began = Instant::now();
+    let mut held = Vec::new();
+    for start in ["", "GET /hea", "GET /metrics HTTP/1.1\r\nhost: x\r\n"] {
+        for _ in 0..40 {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(start.as_bytes()).unwrap();
+            held.push(stream);
+        }
+        assert!(server.get("/healthz").starts_with("HTTP/1.1 "), "{start}");
+    }
+    // Whole requests whose answers nobody reads.
+    for _ in 0..40 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        held.push(stream);
+    }
+    assert!(server.get("/healthz").starts_with("HTTP/1.1 "));
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
 /// Sockets of the daemon, as counted by the system; those of other tests are not included.
