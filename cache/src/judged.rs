@@ -13,7 +13,7 @@ use crate::object_store::parse_commit;
 use crate::pack::ScannedPack;
 use crate::replay_floor::ReplayFloor;
 use crate::trust::AllowedSigners;
-use crate::verify::{CommitIdentity, check_history};
+use crate::verify::{CommitIdentity, check_first_commit, check_history, history_counts};
 use crate::{Cache, CacheError, ObjectStore, Refusal, VerifyContext};
 
 /// What a commit must be signed with.
@@ -98,14 +98,24 @@ impl SignedCommit {
     }
 
     /// The revision whose ancestry matters: the caller finds out whether this commit descends from it and sets
-    /// [`VerifyContext::ancestry`]. `None` when the commit names it as its parent, when it is the same revision, or
-    /// when there was none.
+    /// [`VerifyContext::ancestry`]. It is the newest accepted one, or `trust.first.commit` when there was none. `None`
+    /// when the history does not count, when the commit names it as its parent, or when it is the same revision.
     ///
     /// # Errors
     /// Fails when the replay protection records cannot be read.
-    pub fn unproven_ancestor(&self, cache: &Cache, line: &str) -> Result<Option<String>, CacheError> {
-        let newest = cache.newest_accepted(line)?.map(|newest| newest.revision);
-        Ok(newest.filter(|newest| !self.identity().descends_from(newest)))
+    pub fn unproven_ancestor(
+        &self,
+        cache: &Cache,
+        line: &str,
+        trust: &TrustSettings,
+    ) -> Result<Option<String>, CacheError> {
+        let (floor, _) = ReplayFloor::read(cache.paths(), &cache.list()?)?;
+        let wanted = match floor.branch(line) {
+            Some(newest) => history_counts(trust).then(|| newest.revision.clone()),
+            None if floor.is_empty() => trust.first.commit.as_ref().map(ToString::to_string),
+            None => None,
+        };
+        Ok(wanted.filter(|wanted| !self.identity().descends_from(wanted)))
     }
 
     /// Judges the place of the commit in the history.
@@ -120,8 +130,10 @@ impl SignedCommit {
         });
         if !is_current && !context.allow_rewind {
             let (floor, _) = ReplayFloor::read(cache.paths(), &cache.list()?)?;
-            if let Some(line) = floor.branch(context.branch) {
-                check_history(&self.identity(), line, context)?;
+            match floor.branch(context.branch) {
+                Some(line) => check_history(&self.identity(), line, context)?,
+                None if floor.is_empty() => check_first_commit(&self.identity(), context)?,
+                None => {}
             }
         }
         Ok(JudgedCommit { revision: self.revision, pack: self.pack })

@@ -50,4 +50,4 @@ pub use replay_floor::damaged_replay_records;
 pub use repository::GitRepository;
 pub use stage::{DIR_PREFIX, StagedRevision};
 pub use tree_listing::CacheLimits;
-pub use verify::{Ancestry, NewestAccepted, VerifiedTree, VerifyContext};
+pub use verify::{Ancestry, ManifestAudience, NewestAccepted, VerifiedTree, VerifyContext};

@@ -49,6 +49,64 @@ pub enum Refusal {
         /// The revision.
         revision: String,
     },
+    /// A signed manifest that does not say what it is for.
+    #[error(
+        "the manifest does not say which repository and branch it is for, so it could be shown to any node; run \
+         `zagent manifest write` and sign it again"
+    )]
+    Unbound,
+    /// A manifest of another repository.
+    #[error(
+        "the manifest is for the repository `{found}`, and this node follows `{wanted}` (if that is the same \
+         repository, set `trust.repository: {found}` on the node)"
+    )]
+    OtherRepository {
+        /// The repository in the manifest.
+        found: String,
+        /// The repository of this node.
+        wanted: String,
+    },
+    /// A manifest of another branch.
+    #[error(
+        "the manifest is for the branch `{found}`, and it was offered as `{wanted}` (to release it there: `zagent \
+         manifest write --branch {wanted}`, and sign it again)"
+    )]
+    OtherBranch {
+        /// The branch in the manifest.
+        found: String,
+        /// The branch it was found on.
+        wanted: String,
+    },
+    /// The first revision is not the pinned one.
+    #[error(
+        "{revision} is the first revision of this node, and it does not descend from {wanted}, which \
+         `trust.first.commit` requires (to accept it anyway: `zagent source sync --allow-rewind`)"
+    )]
+    FirstCommit {
+        /// The revision.
+        revision: String,
+        /// The pinned commit.
+        wanted: String,
+    },
+    /// The first manifest is older than the pinned one.
+    #[error(
+        "the first revision of this node has {found}, and `trust.first.serial` requires {wanted} or more (to accept \
+         it anyway: `zagent source sync --allow-rewind`)"
+    )]
+    FirstSerial {
+        /// Its serial, in words.
+        found: String,
+        /// The lowest that is accepted.
+        wanted: u64,
+    },
+    /// A serial below the configured minimum.
+    #[error("the revision has {found}, and `trust.min_serial` requires {minimum} or more")]
+    BelowMinimum {
+        /// Its serial, in words.
+        found: String,
+        /// The minimum.
+        minimum: u64,
+    },
     /// Too many signatures of the manifest, or one that is too large.
     #[error("`{path}`: more than 32 signatures, or one of more than 64 KiB")]
     Signatures {
@@ -166,6 +224,12 @@ impl Refusal {
             Self::Manifest(_) => "manifest",
             Self::Unlisted => "unlisted",
             Self::NoManifest { .. } => "no-manifest",
+            Self::Unbound => "unbound",
+            Self::OtherRepository { .. } => "other-repository",
+            Self::OtherBranch { .. } => "other-branch",
+            Self::FirstCommit { .. } => "first-commit",
+            Self::FirstSerial { .. } => "first-serial",
+            Self::BelowMinimum { .. } => "below-minimum",
             Self::Signatures { .. } => "signatures",
             Self::Expired { .. } => "expired",
             Self::OldAgent { .. } => "old-agent",

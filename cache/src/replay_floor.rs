@@ -125,6 +125,11 @@ impl ReplayFloor {
         floor
     }
 
+    /// True when nothing was accepted yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     pub(crate) fn branch(&self, line: &str) -> Option<&BranchFloor> {
         self.lines.get(line)
     }
@@ -186,6 +191,11 @@ impl BranchFloor {
             self.serial = new.manifest.as_ref().map(|(serial, _)| *serial);
             self.manifest = new.manifest.as_ref().map(|(_, digest)| digest.clone());
         }
+    }
+
+    /// True when this manifest is the one with the highest serial.
+    pub(crate) fn is_manifest(&self, serial: u64, digest: &str) -> bool {
+        self.serial == Some(serial) && self.manifest.as_deref() == Some(digest)
     }
 
     /// True when the highest serial was accepted with a different manifest.

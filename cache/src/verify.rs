@@ -10,7 +10,7 @@ mod signatures;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use zagent_config::settings::TrustSettings;
+use zagent_config::settings::{RequiredSignatures, TrustSettings};
 
 use crate::generation::TREE;
 use crate::record::{self, GenerationRecord};
@@ -31,10 +31,21 @@ pub struct VerifyContext<'a> {
     pub source: &'a str,
     /// Whether it descends from the newest accepted revision; see [`SignedCommit::unproven_ancestor`](crate::SignedCommit::unproven_ancestor).
     pub ancestry: Ancestry,
+    /// What the manifest must be for.
+    pub audience: ManifestAudience<'a>,
     /// Another line whose serials this one must not fall behind: the one it is based on.
     pub base_branch: Option<&'a str>,
     /// True when an operator asked to accept it although it is older.
     pub allow_rewind: bool,
+}
+
+/// The repository and the branch that a manifest must name, where it names any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ManifestAudience<'a> {
+    /// The names of the repository; see [`zagent_config::repository_name`].
+    pub repositories: &'a [String],
+    /// The branch; any when the revision was not taken from a branch: a pinned commit, a directory.
+    pub branch: Option<&'a str>,
 }
 
 /// Whether a revision descends from another.
@@ -57,6 +68,8 @@ pub struct VerifiedTree {
     pub(crate) record: GenerationRecord,
     /// The new replay protection record; `None` when nothing changes.
     pub(crate) floor: Option<ReplayFloor>,
+    /// True when the node has accepted nothing before, and nothing told it what to expect.
+    first_use: bool,
 }
 
 impl VerifiedTree {
@@ -64,6 +77,13 @@ impl VerifiedTree {
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.staged_tree.staging_dir.path().join(TREE)
+    }
+
+    /// True when it is the first revision of this node, is trusted because of its signatures, and `trust.first` does
+    /// not pin it: trust on first use.
+    #[must_use]
+    pub const fn is_first_use(&self) -> bool {
+        self.first_use
     }
 
     /// What is known of it.
@@ -97,6 +117,14 @@ impl Cache {
             serial: line.serial,
         }))
     }
+
+    /// True when nothing was accepted before, by any line: a new node, or one whose root directory was wiped.
+    ///
+    /// # Errors
+    /// Fails when the replay protection records cannot be read.
+    pub fn is_first_contact(&self) -> Result<bool, CacheError> {
+        Ok(ReplayFloor::read(self.paths(), &self.list()?)?.0.is_empty())
+    }
 }
 
 impl StagedRevision {
@@ -126,17 +154,17 @@ impl StagedRevision {
             files: staged_tree.written.files.clone(),
         };
         let again = current.as_ref().filter(|current| is_unchanged(current, &record));
-        let floor = match again {
+        let (floor, first_use) = match again {
             // The current revision is accepted again if its generation was damaged, also after a rollback to it.
             Some(current) => {
                 record.previous.clone_from(&current.record().previous);
-                None
+                (None, false)
             }
-            None => Some(raise_floor(&staged_tree, &record, context)?),
+            None => raise_floor(&staged_tree, &record, context)?,
         };
         let place = staged_tree.staging_dir.path();
         disk::failpoint("verify::done").map_err(disk::io_error("verify", place))?;
-        Ok(VerifiedTree { staged_tree, record, floor })
+        Ok(VerifiedTree { staged_tree, record, floor, first_use })
     }
 }
 
@@ -146,12 +174,19 @@ fn is_unchanged(current: &Generation, new: &GenerationRecord) -> bool {
     old.revision == new.revision && old.content == new.content && old.line == new.line
 }
 
-/// The floor after this tree, unless it is below the present one.
+/// True when the history of commits says what is newer. With signed manifests alone it does not: anyone who can push
+/// can wrap a signed tree in a commit, so only the serial counts.
+pub(crate) fn history_counts(trust: &TrustSettings) -> bool {
+    trust.fast_forward && trust.require != RequiredSignatures::Manifest
+}
+
+/// The floor after this tree, unless it is below the present one, and whether the tree is trusted on first use. `None`
+/// when the floor stays as it is.
 fn raise_floor(
     staged_tree: &StagedTree,
     record: &GenerationRecord,
     context: &VerifyContext<'_>,
-) -> Result<ReplayFloor, Refusal> {
+) -> Result<(Option<ReplayFloor>, bool), Refusal> {
     let paths = staged_tree.cache.paths();
     let mut floor = match ReplayFloor::repair(paths, &staged_tree.cache.list()?) {
         Err(CacheError::FloorDamaged { .. }) if context.allow_rewind => ReplayFloor::default(),
@@ -173,19 +208,72 @@ fn raise_floor(
             }
         }
     }
+    let first_contact = floor.is_empty();
+    let judged = match floor.branch(context.branch) {
+        Some(line) => check_fast_forward(staged_tree, line, manifest.as_ref(), context),
+        None if first_contact => check_first_contact(staged_tree, record.serial, context),
+        None => Ok(()),
+    };
     let mut rewound = false;
-    if let Some(line) = floor.branch(context.branch)
-        && let Err(refusal) = check_fast_forward(staged_tree, line, manifest.as_ref(), context)
-    {
+    if let Err(refusal) = judged {
         if !context.allow_rewind {
             return Err(refusal);
         }
         tracing::warn!(why = %refusal, "accepted anyway, as requested");
         rewound = true;
     }
-    let new = AcceptedRevision { revision: &record.revision, committed: record.committed, manifest, rewound };
+    // The same manifest in another commit is the same revision: an unsigned commit must not become what the next one
+    // is compared with.
+    let manifest_alone = context.trust.require == RequiredSignatures::Manifest;
+    let known = floor.branch(context.branch).zip(manifest.as_ref());
+    if manifest_alone
+        && !rewound
+        && known.is_some_and(|(line, (serial, digest))| line.is_manifest(*serial, digest))
+    {
+        return Ok((None, false));
+    }
+    // Nobody signed the time of the commit.
+    let committed = record.committed.filter(|_| !manifest_alone);
+    let new = AcceptedRevision { revision: &record.revision, committed, manifest, rewound };
     floor.accept(context.branch, &new);
-    Ok(floor)
+    // Without signatures nothing is trusted, and a directory is on this machine.
+    let trusted = context.trust.require != RequiredSignatures::None && !staged_tree.is_directory();
+    Ok((Some(floor), first_contact && trusted && context.trust.first.is_unknown()))
+}
+
+/// Fails when the first revision of the node is not what `trust.first` announces.
+fn check_first_contact(
+    staged_tree: &StagedTree,
+    serial: Option<u64>,
+    context: &VerifyContext<'_>,
+) -> Result<(), Refusal> {
+    check_first_commit(&staged_tree.identity(), context)?;
+    match context.trust.first.serial {
+        Some(wanted) if serial.is_none_or(|serial| serial < wanted) => {
+            Err(Refusal::FirstSerial { found: serial_text(serial), wanted })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same, as far as the commit alone shows it.
+pub(crate) fn check_first_commit(
+    commit: &CommitIdentity<'_>,
+    context: &VerifyContext<'_>,
+) -> Result<(), Refusal> {
+    match &context.trust.first.commit {
+        Some(wanted)
+            if context.ancestry != Ancestry::Descendant && !commit.descends_from(wanted.as_str()) =>
+        {
+            Err(Refusal::FirstCommit { revision: commit.revision.to_owned(), wanted: wanted.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A serial in words; a revision may have none.
+pub(crate) fn serial_text(serial: Option<u64>) -> String {
+    serial.map_or_else(|| "no manifest".to_owned(), |serial| format!("serial {serial}"))
 }
 
 /// Fails when the tree is older than what was accepted for its line.
@@ -237,7 +325,7 @@ pub(crate) fn check_history(
     line: &BranchFloor,
     context: &VerifyContext<'_>,
 ) -> Result<(), Refusal> {
-    if !context.trust.fast_forward {
+    if !history_counts(context.trust) {
         return Ok(());
     }
     let revision = || commit.revision.to_owned();

@@ -22,7 +22,7 @@ use crate::report::NodeReport;
 /// The key prefix of records.
 const ROLLOUT_PREFIX: &str = "rollout/";
 /// The value of `rollout.url` when records are on the board itself.
-const ON_BOARD: &str = "board";
+pub const ON_BOARD: &str = "board";
 /// How often a report is written again when someone else wrote it in the meantime.
 const MAX_ATTEMPTS: usize = 3;
 

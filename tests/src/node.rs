@@ -333,7 +333,9 @@ impl Node {
     /// Writes the configuration; `$T` stands for the directory of the test, `$D` for the host.
     pub fn configure(&self, source: &str, more: &str) {
         let own = "id: node\nroot: $T/root\nbaked: $T/baked\nfacts_dir: $T/facts.d\n";
-        let text = format!("{own}{source}{more}").replace(HOST, &self.host().to_string_lossy());
+        // What is not about signatures uses every ref without them.
+        let trust = if more.contains("trust:") { "" } else { "trust: {unsigned_refs: [testing, rollout]}\n" };
+        let text = format!("{own}{source}{trust}{more}").replace(HOST, &self.host().to_string_lossy());
         self.write("zagent.yaml", &text.replace("$T", &self.dir.path().to_string_lossy()));
     }
 

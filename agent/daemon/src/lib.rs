@@ -34,6 +34,7 @@ pub mod seed;
 pub(crate) mod states_source;
 pub mod sync;
 pub mod trial;
+pub mod trust_warnings;
 pub mod turn;
 pub mod turn_options;
 pub(crate) mod turn_process;

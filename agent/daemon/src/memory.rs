@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use zagent_cache::source::{RemoteHeads, Remotes, SourceError};
 use zagent_config::ids::Revision;
@@ -24,6 +24,8 @@ use zagent_run::{RunReport, StateOutcome, StateStatus};
 
 /// Maximum number of failed states to name.
 const MAX_ERRORS: usize = 5;
+/// How often webhooks are told that a manifest expires.
+const EXPIRY_REPEAT: SignedDuration = SignedDuration::from_hours(24);
 
 /// Saved state of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +55,8 @@ pub struct AgentMemory {
     pub verified: Option<Timestamp>,
     /// What is known about the testing branch.
     pub weighed: Option<TestingAncestry>,
+    /// When webhooks were last told that the manifest expires.
+    pub expiry_told: Option<Timestamp>,
 }
 
 impl AgentMemory {
@@ -202,6 +206,15 @@ impl AgentMemory {
             |held: &HeldRevision| Some(&held.revision) == offer.testing.as_ref() && held.revision != revision;
         self.held = self.held.take().filter(offered);
         self.set_newest(revision, role, found, now);
+    }
+
+    /// True when webhooks should hear about the end of the manifest now; they then count as told.
+    pub(crate) fn is_expiry_due(&mut self, now: Timestamp) -> bool {
+        let due = self.expiry_told.is_none_or(|told| told > now || now.duration_since(told) >= EXPIRY_REPEAT);
+        if due {
+            self.expiry_told = Some(now);
+        }
+        due
     }
 
     /// Records the result of a run. A run of selected SLS files says nothing about the whole host.

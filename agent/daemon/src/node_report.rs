@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 use zagent_cache::Cache;
-use zagent_config::settings::{self, BoardKind, MaintenanceWindow, Settings};
+use zagent_config::settings::{self, BoardKind, MaintenanceWindow, Settings, UnsignedRef};
 use zagent_rollout::PROTOCOL;
 use zagent_rollout::board::BoardError;
 use zagent_rollout::board_stores::BoardRecords;
@@ -186,13 +186,21 @@ pub(crate) fn publish_interval(settings: &Settings, is_under_way: bool) -> Durat
     if is_under_way { settings.rollout.poll.min(every) } else { every }
 }
 
-/// Record store; none without a repository and a board.
+/// Record store; none without a repository and a board, and none when nothing signs records that others could write
+/// and the configuration does not ask for them by name.
 pub fn open_records(settings: &Settings) -> Result<Option<BoardRecords>, BoardError> {
     let is_git = |remote: &settings::RemoteSettings| sync::directory_remote(&remote.url).is_none();
     let has_none = settings.rollout.url.is_none()
         && settings.board.kind == BoardKind::None
         && !settings.source.remotes.iter().any(is_git);
-    if has_none { Ok(None) } else { BoardRecords::open(settings).map(Some) }
+    // Only root of this machine writes to a store on this machine.
+    let is_local = settings.board.kind == BoardKind::Sled
+        && match settings.rollout.url.as_deref() {
+            Some(url) => url == zagent_rollout::board_stores::ON_BOARD,
+            None => !settings.source.remotes.iter().any(is_git),
+        };
+    let is_ignored = !is_local && !settings.trust.uses(UnsignedRef::Rollout);
+    if has_none || is_ignored { Ok(None) } else { BoardRecords::open(settings).map(Some) }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use zagent_cache::{Cache, CacheError, Generation, GenerationPin, VerifiedTree};
 use zagent_config::settings::Settings;
 
@@ -91,6 +92,16 @@ impl StatesSource {
     pub(crate) fn from_verified(verified: VerifiedTree) -> Self {
         let (top, revision) = (verified.dir(), verified.record().revision.clone());
         Self { top, revision, guard: SourceGuard::Verified(Box::new(verified)) }
+    }
+
+    /// When the manifest expires.
+    #[must_use]
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
+        match &self.guard {
+            SourceGuard::Generation(generation, _) => generation.record().expires,
+            SourceGuard::Verified(verified) => verified.record().expires,
+            SourceGuard::Baked => None,
+        }
     }
 
     /// True for the baked states.

@@ -18,11 +18,11 @@ use zagent_cache::source::{
     SourceErrorKind,
 };
 use zagent_cache::{
-    Ancestry, Cache, CacheError, CommitTrust, DIR_PREFIX, Generation, ObjectStore, Refusal, SignedCommit,
-    StagedRevision, VerifiedTree, VerifyContext,
+    Ancestry, Cache, CacheError, CommitTrust, DIR_PREFIX, Generation, GenerationRecord, ManifestAudience,
+    ObjectStore, Refusal, SignedCommit, StagedRevision, VerifiedTree, VerifyContext,
 };
 use zagent_config::ids::Revision;
-use zagent_config::settings::{RemoteSettings, Settings};
+use zagent_config::settings::{RemoteSettings, Settings, UnsignedRef};
 
 use super::decide::{NodeView, RemoteOffer, RevisionRole, SyncDecision, decide_revision};
 use super::handover::Handover;
@@ -261,12 +261,19 @@ impl StatesSync<'_> {
             }
             _ => branch.clone(),
         };
+        let repositories = self.settings.repository_names();
+        // A directory has no branch, and an operator who pins a commit names it without one.
+        let from_branch = line_name == branch && remotes.directory(found.remote).is_none();
         let mut proof = VerifyContext {
             trust: &self.settings.trust,
             now,
             branch: &line_name,
             source: &found.url,
             ancestry: Ancestry::Unknown,
+            audience: ManifestAudience {
+                repositories: &repositories,
+                branch: from_branch.then_some(branch.as_str()),
+            },
             base_branch: (role == RevisionRole::Testing).then_some(found.branch.as_str()),
             allow_rewind: options.allow_rewind,
         };
@@ -278,6 +285,9 @@ impl StatesSync<'_> {
             }
         };
         let mut verified = staged.verify(&proof)?;
+        if verified.is_first_use() {
+            self.notes.push(first_use_text(verified.record()));
+        }
         // A plan holds paths of its tree: it is compiled where the tree stays, and then run as it is.
         if !options.preview {
             verified.place()?;
@@ -371,12 +381,15 @@ pub(crate) fn restage_current(
     (seed, now): (u64, Timestamp),
 ) -> Result<Generation, String> {
     let record = damaged.record();
+    let repositories = settings.repository_names();
     let proof = VerifyContext {
         trust: &settings.trust,
         now,
         branch: &record.line,
         source: &record.source,
         ancestry: Ancestry::Unknown,
+        // The branch was checked when the generation was accepted.
+        audience: ManifestAudience { repositories: &repositories, branch: None },
         base_branch: None,
         allow_rewind: false,
     };
@@ -420,6 +433,20 @@ fn stage_known(
     cache.stage_commit(&store, &judged).map_err(|error| error_chain(&error))
 }
 
+/// What the first revision of a node means when nothing told the node what to expect.
+fn first_use_text(record: &GenerationRecord) -> String {
+    let serial =
+        record.serial.map_or_else(String::new, |serial| format!(" or `trust.first: {{serial: {serial}}}`"));
+    format!(
+        "first contact: {} from {} is trusted on first use, because this node has accepted nothing before and \
+         `trust.first` is not set; compare it with your repository, and pin it on new nodes with `trust.first: \
+         {{commit: {}}}`{serial}",
+        record.short_revision(),
+        record.source,
+        record.revision,
+    )
+}
+
 /// The remotes as followed: on their branch, or on the branch that the node is pinned to.
 #[must_use]
 pub(crate) fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -> Remotes {
@@ -452,10 +479,11 @@ pub fn plain_revision(revision: &str) -> &str {
     revision.strip_prefix(DIR_PREFIX).unwrap_or(revision)
 }
 
-/// The testing branch of this node.
+/// The testing branch of this node; none when nothing signs it and the configuration does not name it.
 #[must_use]
 pub(crate) fn testing_branch(settings: &Settings) -> Option<String> {
-    settings.source.testing.then(|| format!("testing/{}", settings.id))
+    let used = settings.source.testing && settings.trust.uses(UnsignedRef::Testing);
+    used.then(|| format!("testing/{}", settings.id))
 }
 
 fn no_branch_error(found: &RemoteHeads) -> SourceError {

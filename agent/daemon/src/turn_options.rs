@@ -126,6 +126,7 @@ impl TurnOptions {
             cancel: &cancel,
             output,
             checked: None,
+            expiry: None,
         };
         turn.run(&mut runner)
     }

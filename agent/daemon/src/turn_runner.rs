@@ -16,6 +16,7 @@ use crate::error::AgentError;
 use crate::plan_run::PlanRun;
 use crate::run_output::RunOutput;
 use crate::states_source::StatesSource;
+use crate::trust_warnings;
 use zagent_host::CancelToken;
 use zagent_run::{RunOptions, RunReport, RunTrigger};
 
@@ -35,6 +36,8 @@ pub struct TurnRunner<'a> {
     pub output: &'a mut dyn RunOutput,
     /// The last revision that compiled, until it is run.
     pub checked: Option<CheckedRevision>,
+    /// The warning about the end of the manifest of the last run, when it is near or over.
+    pub expiry: Option<String>,
 }
 
 /// A revision that compiled.
@@ -81,7 +84,12 @@ impl TurnRunner<'_> {
             }
         };
         let run = PlanRun { job: &job, planned: &planned, order: self.order, trigger, cancel: self.cancel };
-        run.run_and_record(self.output)
+        let report = run.run_and_record(self.output)?;
+        self.expiry = trust_warnings::expiry_warning(source.expires(), report.start);
+        if let Some(words) = self.expiry.clone() {
+            self.warn(&words);
+        }
+        Ok(report)
     }
 
     /// Prints a warning.

@@ -9,7 +9,7 @@ use zagent_compiler::{CompileOptions, TemplateHost};
 use super::settings;
 use super::tree_args::TreeArgs;
 use crate::init::salt::{self, CopySummary, FindTreeError};
-use crate::init::{self, GitSetup, InitError, InitResult};
+use crate::init::{self, GitSetup, InitError, InitResult, RepositorySigner, SigningSetup};
 use crate::output::{OutputFormat, Ui, json, pluralize, yaml};
 use zagent_config::error_chain;
 use zagent_daemon::error::{AgentError, ExitStatus};
@@ -23,6 +23,11 @@ pub(super) struct InitArgs {
     /// copy)
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
+
+    /// Sign with this key: a private key, or the public key when an SSH agent or a security key holds the private key;
+    /// default: a new key in the `.git` directory of the repository
+    #[arg(long, value_name = "FILE", conflicts_with = "from_salt")]
+    key: Option<PathBuf>,
 
     /// Create it in a directory that is not empty; existing files are never overwritten
     #[arg(long, conflicts_with = "from_salt")]
@@ -64,12 +69,14 @@ impl InitArgs {
 
     fn create_repository(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let dir = self.dir.clone().unwrap_or_else(|| ".".into());
-        let made = init::init_repository(&dir, self.force).map_err(|e| to_agent_error(&e))?;
+        let made =
+            init::init_repository(&dir, self.force, self.key.as_deref()).map_err(|e| to_agent_error(&e))?;
         match self.out {
             OutputFormat::Text => print_result(&made, &dir, ui),
             _ => self.print_data(
                 &serde_json::json!({
                     "dir": dir, "written": made.written, "kept": made.kept, "git": git_summary(&made.git),
+                    "signing": signing_json(&made.signing),
                 }),
                 ui,
             ),
@@ -108,7 +115,8 @@ impl InitArgs {
                 let mut data = report.to_json();
                 data["copied"] = copied.as_ref().map_or(serde_json::Value::Null, |c| {
                     serde_json::json!({"to": self.dir, "files": c.files, "skipped": c.skipped,
-                                       "environments": c.environments, "git": git_summary(&c.git)})
+                                       "environments": c.environments, "git": git_summary(&c.git),
+                                       "signing": signing_json(&c.signing)})
                 });
                 self.print_data(&data, ui);
             }
@@ -172,7 +180,8 @@ fn print_result(made: &InitResult, dir: &Path, ui: &mut Ui<'_>) {
     }
     ui.print(&text);
     ui.message(&format!("git: {}", git_summary(&made.git)));
-    print_next_steps(dir, ui);
+    ui.message(&format!("signing: {}", signing_summary(&made.signing)));
+    print_next_steps(dir, &made.signing, ui);
 }
 
 fn print_copied(copied: &CopySummary, target: &Path, lenient: bool, ui: &mut Ui<'_>) {
@@ -185,16 +194,38 @@ fn print_copied(copied: &CopySummary, target: &Path, lenient: bool, ui: &mut Ui<
         ui.message(&format!("  left out: {line}"));
     }
     ui.message(&format!("git: {}", git_summary(&copied.git)));
+    ui.message(&format!("signing: {}", signing_summary(&copied.signing)));
     if lenient {
         ui.message("some SLS files need `compat: salt` in /etc/zagent/zagent.yaml");
     }
     for env in &copied.environments {
         ui.message(&format!("environment {env}: add environments/{env}/ to `environments:` in zagent.yaml"));
     }
-    print_next_steps(target, ui);
+    print_next_steps(target, &copied.signing, ui);
 }
 
-fn print_next_steps(dir: &Path, ui: &mut Ui<'_>) {
+fn signing_json(signing: &SigningSetup) -> serde_json::Value {
+    match signing {
+        SigningSetup::Signed(signer) => serde_json::json!({
+            "signed": true, "key": signer.key, "signer": signer.principal,
+            "for": {"repository": signer.repository, "branch": signer.branch},
+        }),
+        SigningSetup::Unsigned(why) => serde_json::json!({"signed": false, "reason": why}),
+    }
+}
+
+fn signing_summary(signing: &SigningSetup) -> String {
+    match signing {
+        SigningSetup::Signed(signer) => format!(
+            "manifest.yaml is signed by {} with {}; keep a copy of this key, and never commit it",
+            signer.principal,
+            signer.key.display()
+        ),
+        SigningSetup::Unsigned(why) => format!("nothing is signed: {why}; README.md says how to sign"),
+    }
+}
+
+fn print_next_steps(dir: &Path, signing: &SigningSetup, ui: &mut Ui<'_>) {
     let (states, pillar, inventory) = (dir.join("states"), dir.join("pillar"), dir.join("inventory"));
     let is_recorded = inventory.is_dir();
     let (dir, states, pillar) = (dir.display(), states.display(), pillar.display());
@@ -210,6 +241,19 @@ fn print_next_steps(dir: &Path, ui: &mut Ui<'_>) {
         "  zagent run --once --test --states {states} --pillar {pillar}    # changes nothing"
     ));
     ui.message(&format!("  zagent run --once --states {states} --pillar {pillar}"));
-    ui.message("Push it, then add two lines to /etc/zagent/zagent.yaml on each node that should follow it:");
-    ui.message("  source:\n    remotes: [{url: https://git.example.org/states.git, branch: main}]");
+    let SigningSetup::Signed(RepositorySigner { repository, branch, .. }) = signing else {
+        ui.message(
+            "Push it, then add these lines to /etc/zagent/zagent.yaml on each node that should follow it:",
+        );
+        ui.message("  source:\n    remotes: [{url: https://git.example.org/states.git, branch: main}]");
+        return;
+    };
+    ui.message(
+        "Push it. On each node that should follow it, copy allowed_signers to /etc/zagent/allowed_signers",
+    );
+    ui.message("(owner root, mode 0644) and add these lines to /etc/zagent/zagent.yaml:");
+    ui.message(&format!(
+        "  source:\n    remotes: [{{url: https://git.example.org/states.git, branch: {branch}}}]\n  trust: {{require: \
+         manifest, repository: {repository}, first: {{serial: 1}}}}"
+    ));
 }

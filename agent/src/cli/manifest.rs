@@ -49,6 +49,14 @@ struct ManifestWriteArgs {
     #[arg(long, value_name = "N")]
     serial: Option<u64>,
 
+    /// Repository that the manifest is for, as a URL or as HOST/PATH; default: unchanged, else the remote of the checkout
+    #[arg(long, value_name = "NAME")]
+    repository: Option<String>,
+
+    /// Branch that the manifest is for: nodes that follow another branch refuse it; default: the branch that is checked out
+    #[arg(long, value_name = "NAME")]
+    branch: Option<String>,
+
     /// When the manifest expires: a duration such as 30d, a date, or an RFC 3339 time; default: unchanged
     #[arg(long, value_name = "WHEN")]
     expires: Option<String>,
@@ -75,6 +83,10 @@ struct ManifestCheckArgs {
     /// Check signatures against this file; default: the configured file, when signatures are required
     #[arg(long, value_name = "FILE")]
     allowed_signers: Option<PathBuf>,
+
+    /// Fail unless the manifest is for this branch
+    #[arg(long, value_name = "NAME")]
+    branch: Option<String>,
 
     /// Number of people who must have signed; default: from the configuration
     #[arg(long, value_name = "N")]
@@ -136,9 +148,14 @@ impl ManifestWriteArgs {
     fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let now = Timestamp::now();
         let expires = self.expires.as_deref().map(|text| parse_expiry_arg(text, now)).transpose()?;
-        let min_agent = self.min_agent.clone();
-        let options =
-            ManifestOptions { serial: self.serial, expires, min_agent, limits: CacheLimits::default() };
+        let options = ManifestOptions {
+            serial: self.serial,
+            repository: self.repository.clone(),
+            branch: self.branch.clone(),
+            expires,
+            min_agent: self.min_agent.clone(),
+            limits: CacheLimits::default(),
+        };
         let written = manifest::build(&self.dir, &options).map_err(to_agent_error)?;
         if written.is_new {
             manifest::write_atomic(&self.dir, tree::MANIFEST, &written.text).map_err(to_agent_error)?;
@@ -163,7 +180,7 @@ impl ManifestWriteArgs {
         let shown = sanitize(&self.dir.join(tree::MANIFEST).display().to_string());
         let data = object!({
             "manifest": self.dir.join(tree::MANIFEST).display().to_string(), "written": written.is_new,
-            "serial": written.new.serial, "files": files, "changes": changes,
+            "serial": written.new.serial, "for": target_json(&written.new), "files": files, "changes": changes,
             "stale_signatures": stale, "dropped": self.drop_signatures,
         });
         let mut text = match written.is_new {
@@ -188,6 +205,7 @@ impl ManifestWriteArgs {
             );
             warn(&message, ui);
         }
+        self.print_target_reminder(written, ui);
         if let Some(expires) = written.new.expires.filter(|expires| *expires <= now) {
             warn(
                 &format!("the manifest expired at {expires}: nodes refuse it; set a new date with --expires"),
@@ -208,6 +226,33 @@ impl ManifestWriteArgs {
             );
         }
     }
+}
+
+impl ManifestWriteArgs {
+    /// Prints what the manifest is for, when nodes could refuse it because of that.
+    fn print_target_reminder(&self, written: &ManifestDraft, ui: &mut Ui<'_>) {
+        let Some(target) = &written.new.target else {
+            let message = "the manifest does not say which repository and branch it is for: nodes that require a signed \
+                           manifest refuse it; give --repository NAME and --branch NAME";
+            return warn(message, ui);
+        };
+        let old = written.old.as_ref().and_then(|old| old.target.as_ref()).map(|old| &old.branch);
+        if let Some(old) = old.filter(|old| **old != target.branch && self.branch.is_none()) {
+            let message = format!(
+                "the manifest is now for the branch `{}`, before it was for `{old}`: nodes that follow `{old}` refuse it; \
+                 if it will be merged there as it is, write it with --branch {old}",
+                target.branch
+            );
+            warn(&message, ui);
+        }
+    }
+}
+
+fn target_json(manifest: &Manifest) -> serde_json::Value {
+    manifest.target.as_ref().map_or(
+        serde_json::Value::Null,
+        |target| object!({"repository": target.repository, "branch": target.branch}),
+    )
 }
 
 /// `30d` from now, a date, or a time.
@@ -239,6 +284,9 @@ fn changed_files(written: &ManifestDraft) -> Vec<String> {
         let other = |p: &&String| before.get(*p).is_some_and(|entry| after.get(*p) != Some(entry));
         words.extend(after.keys().filter(other).map(|p| format!("`{p}` has changed")));
     }
+    if let Some(target) = new.target.as_ref().filter(|target| old.target.as_ref() != Some(target)) {
+        words.push(format!("it is for `{}`, branch `{}`", target.repository, target.branch));
+    }
     if let Some(expires) = new.expires.filter(|e| old.expires != Some(*e)) {
         words.push(format!("it expires at {expires}"));
     }
@@ -256,6 +304,7 @@ impl ManifestCheckArgs {
         if let Some(expires) = listed.expires.filter(|_| listed.is_expired(now)) {
             wrong.push(format!("the manifest expired at {expires}"));
         }
+        wrong.extend(self.target_problem(&listed));
         let signers = match self.load_trust()? {
             Some(trust) => Some(self.verify_signers(&trust, now)?),
             None => None,
@@ -271,11 +320,23 @@ impl ManifestCheckArgs {
             None => Vec::new(),
         };
         let data = object!({
-            "success": wrong.is_empty(), "serial": listed.serial, "checked_signatures": signers.is_some(),
+            "success": wrong.is_empty(), "serial": listed.serial, "for": target_json(&listed), "checked_signatures": signers.is_some(),
             "signed_by": signed_by, "differences": wrong,
         });
         print(self.out, &self.check_text(&listed, &wrong, signers), data, ui);
         Ok(if wrong.is_empty() { ExitStatus::Success } else { ExitStatus::Failed })
+    }
+
+    /// What is wrong with the branch that the manifest is for.
+    fn target_problem(&self, listed: &Manifest) -> Option<String> {
+        let wanted = self.branch.as_ref()?;
+        match &listed.target {
+            Some(target) if target.branch == *wanted => None,
+            Some(target) => {
+                Some(format!("the manifest is for the branch `{}`, not `{wanted}`", target.branch))
+            }
+            None => Some("the manifest does not say which branch it is for".into()),
+        }
     }
 
     fn check_text(
@@ -341,8 +402,12 @@ impl ManifestSignArgs {
         let name = format!("{}.sig{end}", tree::MANIFEST);
         let path = manifest::write_atomic(&self.dir, &name, &signature).map_err(to_agent_error)?;
         let shown = path.display().to_string();
-        let data = object!({"signature": shown, "serial": listed.serial});
-        let line = format!("{}: signed serial {}\n", sanitize(&shown), listed.serial);
+        let data = object!({"signature": shown, "serial": listed.serial, "for": target_json(&listed)});
+        let place = listed.target.as_ref().map_or_else(
+            || ", for no repository and branch: nodes that require a signed manifest refuse it".to_owned(),
+            |target| format!(" for {}, branch {}", sanitize(&target.repository), sanitize(&target.branch)),
+        );
+        let line = format!("{}: signed serial {}{place}\n", sanitize(&shown), listed.serial);
         print(self.out, &line, data, ui);
         Ok(ExitStatus::Success)
     }

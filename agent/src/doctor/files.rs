@@ -3,12 +3,10 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use zagent_cache::trust::AllowedSigners;
-use zagent_config::settings::{RequiredSignatures, Settings};
+use zagent_config::settings::Settings;
 
-use super::{DoctorFinding, DoctorStatus, has_program};
+use super::{DoctorFinding, DoctorStatus};
 use crate::output::pluralize;
-use zagent_config::error_chain;
 
 /// Who may access a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,33 +15,6 @@ pub(super) enum FileProtection {
     Secret,
     /// Not writable by others.
     Trusted,
-}
-
-/// Keys that signatures are checked against.
-pub(super) fn check_trust_files(settings: &Settings) -> Vec<DoctorFinding> {
-    let trust = &settings.trust;
-    if trust.require == RequiredSignatures::None {
-        let hint = "set `trust.require: commit` and list keys in `trust.allowed_signers`";
-        let message = "signatures are not required: anyone who can push to the repository controls this host";
-        return vec![DoctorFinding::warn("trust", message, hint)];
-    }
-    let shown = trust.allowed_signers.display();
-    let mut findings = vec![match AllowedSigners::read(trust) {
-        Ok(_) => DoctorFinding::ok("trust", format!("{shown} is readable, and others cannot write to it")),
-        Err(e) => {
-            let hint = "write one line per key: PRINCIPAL namespaces=\"git,zagent-manifest\" ssh-ed25519 \
-                        AAAA…; root:root, 0644";
-            DoctorFinding::fail("trust", error_chain(&e), hint)
-        }
-    }];
-    if let Some(keyring) = &trust.openpgp_keyring {
-        findings.push(check_file("trust", keyring, FileProtection::Trusted));
-        if !has_program("gpgv") {
-            let message = "`trust.openpgp_keyring` is set, but gpgv is not installed";
-            findings.push(DoctorFinding::fail("trust", message, "install gpgv"));
-        }
-    }
-    findings
 }
 
 /// All other files in the settings that others must not read.

@@ -11,6 +11,7 @@ mod host;
 mod local_state;
 mod remote;
 mod root_dir;
+mod trust;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,7 +96,7 @@ pub fn run_checks(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding
     for remote in &settings.source.remotes {
         checks.push(Box::new(|| remote::check_remote(remote, &settings.source, scope)));
     }
-    checks.push(Box::new(|| files::check_trust_files(settings)));
+    checks.push(Box::new(|| trust::check_trust(settings, scope)));
     checks.push(Box::new(|| files::check_secret_files(settings)));
     checks.push(Box::new(|| local_state::check_local_state(settings, scope)));
     std::thread::scope(|scope| {

@@ -67,6 +67,46 @@ fn an_unreachable_remote_is_reported_with_the_failed_step() {
 }
 
 #[test]
+fn what_the_required_signatures_do_not_cover_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = |name: &str| {
+        let key = dir.path().join(name);
+        zagent_cache::trust::create_key(&key).unwrap();
+        zagent_cache::trust::public_key(&key).unwrap()
+    };
+    let (alice, driver) = (key("alice"), key("driver"));
+    let (signers, records) = (dir.path().join("signers"), dir.path().join("records"));
+    let write = |path: &Path, key: &str| std::fs::write(path, format!("someone {key}\n")).unwrap();
+    let found = |more: &str| {
+        let yaml = format!(
+            "source: {{remotes: [{{url: 'https://127.0.0.1:1/x'}}]}}\n\
+             trust: {{allowed_signers: {}, {more}\n",
+            signers.display()
+        );
+        let found = run_checks(&settings(dir.path(), &yaml), &scope(dir.path(), true));
+        of(&found, "trust").into_iter().filter(|f| f.verdict != DoctorStatus::Ok).cloned().collect::<Vec<_>>()
+    };
+    let named = |found: &[DoctorFinding], words: &str| found.iter().any(|f| f.message.contains(words));
+    write(&signers, &alice);
+    let commit = found("require: commit}");
+    assert!(
+        named(&commit, "does not cover the branch") && named(&commit, "one key, two purposes"),
+        "{commit:#?}"
+    );
+    assert!(named(&commit, "accepted nothing yet"), "{commit:#?}");
+    let apart =
+        format!("require: both, first: {{serial: 3}}}}\nrollout: {{allowed_signers: {}}}", records.display());
+    write(&records, &driver);
+    assert_eq!(found(&apart), [], "keys apart, and the first contact is pinned");
+    write(&records, &alice);
+    assert!(named(&found(&apart), "one key, two purposes"));
+    let none = found("require: none}");
+    assert!(named(&none, "`testing/web-01`") && named(&none, "trust.unsigned_refs"), "{none:#?}");
+    let waits = found("require: none}\nrollout: {follow: rollouts}");
+    assert!(named(&waits, "waits for rollouts"), "{waits:#?}");
+}
+
+#[test]
 fn keys_that_others_can_read_or_write_are_failures() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str, mode| {

@@ -25,8 +25,8 @@ pub enum GitSetup {
     Committed,
 }
 
-/// Creates a repository around newly written files.
-pub(super) fn setup_git(dir: &Path, written: &[String]) -> GitSetup {
+/// Creates a repository around newly written files, which `complete` may add to before they are committed.
+pub(super) fn setup_git(dir: &Path, complete: impl FnOnce() -> Vec<String>) -> GitSetup {
     if Machine::this_host().which("git").is_none() {
         return GitSetup::NoGit;
     }
@@ -42,15 +42,22 @@ pub(super) fn setup_git(dir: &Path, written: &[String]) -> GitSetup {
     if !is_new {
         return GitSetup::InsideRepository;
     }
-    match commit(dir, written) {
+    match commit(dir, &complete()) {
         Ok(()) => GitSetup::Committed,
         Err(why) => GitSetup::Uncommitted(why),
     }
 }
 
+/// A value of Git's configuration.
+pub(super) fn config_value(dir: &Path, key: &str) -> Option<String> {
+    let outcome = git_outcome(dir, &["config", "--get", key]).ok()?;
+    let text = String::from_utf8_lossy(&outcome.stdout).trim().to_owned();
+    (outcome.success() && !text.is_empty()).then_some(text)
+}
+
 fn commit(dir: &Path, written: &[String]) -> Result<(), String> {
     for key in ["user.name", "user.email"] {
-        run_git(dir, &["config", "--get", key]).map_err(|_| format!("Git has no {key} configured"))?;
+        config_value(dir, key).ok_or_else(|| format!("Git has no {key} configured"))?;
     }
     let mut add = vec!["add", "--"];
     add.extend(written.iter().map(String::as_str));
@@ -59,12 +66,16 @@ fn commit(dir: &Path, written: &[String]) -> Result<(), String> {
 }
 
 fn run_git(dir: &Path, args: &[&str]) -> Result<(), String> {
+    let outcome = git_outcome(dir, args)?;
+    if outcome.success() { Ok(()) } else { Err(first_error_line(&outcome)) }
+}
+
+fn git_outcome(dir: &Path, args: &[&str]) -> Result<ExitOutcome, String> {
     let mut command = ExecCommand::new("git").args(args.iter().copied());
     command.cwd = Some(dir.to_owned());
     command.timeout = Some(GIT_TIMEOUT);
     command.env = vec![("GIT_TERMINAL_PROMPT".into(), "0".into()), ("GIT_EDITOR".into(), "true".into())];
-    let outcome = Machine::this_host().run(&command).map_err(|e| zagent_config::error_chain(&e))?;
-    if outcome.success() { Ok(()) } else { Err(first_error_line(&outcome)) }
+    Machine::this_host().run(&command).map_err(|e| zagent_config::error_chain(&e))
 }
 
 fn first_error_line(outcome: &ExitOutcome) -> String {
@@ -81,11 +92,11 @@ mod tests {
     fn a_repository_is_created_once_and_never_inside_another() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "a").unwrap();
-        let first = setup_git(dir.path(), &["a".to_owned()]);
+        let first = setup_git(dir.path(), || vec!["a".to_owned()]);
         assert!(matches!(first, GitSetup::Uncommitted(_) | GitSetup::Committed), "{first:?}");
         let below = dir.path().join("below");
         std::fs::create_dir(&below).unwrap();
-        assert_eq!(setup_git(&below, &[]), GitSetup::InsideRepository);
+        assert_eq!(setup_git(&below, Vec::new), GitSetup::InsideRepository);
         assert!(!below.join(".git").exists());
     }
 }

@@ -4,6 +4,7 @@
 
 mod git;
 pub mod salt;
+mod signing;
 mod starter_files;
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 pub use git::GitSetup;
+pub use signing::{RepositorySigner, SigningSetup};
 use starter_files::{BASE_FILES, EXAMPLE_FILES, StarterFile};
 
 /// Result of a new repository.
@@ -23,6 +25,16 @@ pub struct InitResult {
     pub kept: Vec<String>,
     /// Result of the Git setup.
     pub git: GitSetup,
+    /// Result of the signing setup.
+    pub signing: SigningSetup,
+}
+
+impl InitResult {
+    fn new() -> Self {
+        let signing =
+            SigningSetup::Unsigned("git is not installed, or the directory is part of a repository".into());
+        Self { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched, signing }
+    }
 }
 
 /// Why the repository cannot be created.
@@ -67,18 +79,33 @@ impl InitError {
     }
 }
 
-/// Creates a repository in an empty or missing directory; with `force`, also in a directory with files.
+/// Creates a repository in an empty or missing directory; with `force`, also in a directory with files. Its manifest is
+/// signed with the key in a file, or with a new one.
 ///
 /// # Errors
 /// Fails when the directory is not empty, and when a file cannot be written.
-pub fn init_repository(dir: &Path, force: bool) -> Result<InitResult, InitError> {
+pub fn init_repository(dir: &Path, force: bool, key: Option<&Path>) -> Result<InitResult, InitError> {
     require_empty(dir, force)?;
-    let mut result = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
+    let mut result = InitResult::new();
     for file in BASE_FILES.iter().chain(EXAMPLE_FILES) {
         write_starter(dir, file, &mut result)?;
     }
-    result.git = git::setup_git(dir, &result.written);
+    commit_signed(dir, key, &mut result);
     Ok(result)
+}
+
+/// Signs and commits what was written. Files that existed before are not committed, so a manifest that lists them would
+/// be refused by every node: then their owner decides.
+fn commit_signed(dir: &Path, key: Option<&Path>, result: &mut InitResult) {
+    let InitResult { written, kept, git, signing } = result;
+    *git = git::setup_git(dir, || {
+        *signing = if kept.is_empty() {
+            signing::sign_repository(dir, key, written)
+        } else {
+            SigningSetup::Unsigned("the directory had files before".into())
+        };
+        written.clone()
+    });
 }
 
 /// A repository fresh from `git init`, or cloned empty, counts as an empty directory.
@@ -155,10 +182,10 @@ mod tests {
     fn existing_files_are_never_written_to() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("README.md"), "mine").unwrap();
-        let refused = init_repository(dir.path(), false).unwrap_err();
+        let refused = init_repository(dir.path(), false, None).unwrap_err();
         assert!(matches!(&refused, InitError::NotEmpty { found, .. } if found == "README.md"), "{refused}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        let result = init_repository(dir.path(), true).unwrap();
+        let result = init_repository(dir.path(), true, None).unwrap();
         assert_eq!(result.kept, ["README.md"]);
         assert_eq!(fs::read_to_string(dir.path().join("README.md")).unwrap(), "mine");
         assert!(result.written.contains(&"states/top.sls".to_owned()));
@@ -166,9 +193,9 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         let aim = other.path().join("aim");
         std::os::unix::fs::symlink(&aim, other.path().join("ci.sh")).unwrap();
-        assert_eq!(init_repository(other.path(), true).unwrap().kept, ["ci.sh"]);
+        assert_eq!(init_repository(other.path(), true, None).unwrap().kept, ["ci.sh"]);
         assert!(!aim.exists());
         let file = dir.path().join("README.md");
-        assert!(matches!(init_repository(&file, true), Err(InitError::NotADirectory(_))));
+        assert!(matches!(init_repository(&file, true, None), Err(InitError::NotADirectory(_))));
     }
 }

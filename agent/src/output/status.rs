@@ -83,6 +83,9 @@ impl StatusView<'_> {
             let words = one_line(&format!("{}; {}", damage.message, damage.hint));
             let _ = writeln!(out, "{} {}", self.paint.red(format!("{:9}", "damaged")), words);
         }
+        for warning in &self.status.trust {
+            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "trust")), one_line(warning));
+        }
         for unread in &self.status.unread {
             let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "unread")), one_line(unread));
         }

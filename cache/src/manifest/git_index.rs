@@ -1,4 +1,5 @@
-//! Listed files in, those that Git would not commit out.
+//! A directory in, what Git knows about it out: the repository and the branch, and which listed files it would not
+//! commit.
 //!
 //! Nodes get what is committed. They refuse a manifest that lists a file which Git does not have, so zagent reports it
 //! where the manifest is written.
@@ -8,6 +9,28 @@ use std::path::Path;
 
 use gix::bstr::ByteSlice;
 use zagent_config::manifest::ManifestEntry;
+use zagent_config::repository_name;
+
+/// The place of a checkout.
+#[derive(Debug, Default)]
+pub(super) struct Checkout {
+    /// The name of the remote repository.
+    pub(super) repository: Option<String>,
+    /// The branch that is checked out.
+    pub(super) branch: Option<String>,
+}
+
+/// Where a directory was checked out from; nothing outside a repository.
+pub(super) fn checkout(dir: &Path) -> Checkout {
+    let Some(repo) = dir.canonicalize().ok().and_then(|root| gix::discover(root).ok()) else {
+        return Checkout::default();
+    };
+    let fetch = gix::remote::Direction::Fetch;
+    let remote = repo.find_default_remote(fetch).and_then(Result::ok);
+    let url = remote.and_then(|remote| remote.url(fetch).map(|url| url.to_bstring().to_string()));
+    let branch = repo.head_name().ok().flatten().map(|name| name.shorten().to_string());
+    Checkout { repository: url.map(|url| repository_name(&url)), branch }
+}
 
 /// The listed files that are not in the index of the repository that contains `dir`; empty outside a repository.
 #[must_use]

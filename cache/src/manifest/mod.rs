@@ -18,8 +18,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use zagent_config::Diagnostics;
-use zagent_config::manifest::{AgentVersion, MAX_BYTES, Manifest, ManifestEntry, is_signature};
+use zagent_config::manifest::{
+    AgentVersion, MAX_BYTES, Manifest, ManifestEntry, ManifestTarget, is_signature,
+};
 use zagent_config::paths::tree;
+use zagent_config::repository_name;
 
 pub use self::atomic_file::{remove_file, write_atomic};
 pub use self::git_index::untracked;
@@ -80,6 +83,10 @@ pub enum ManifestError {
 pub struct ManifestOptions {
     /// Its serial; one more than the old one if anything changed, unless given.
     pub serial: Option<u64>,
+    /// The repository that it is for; as before unless given, else the remote of the Git repository.
+    pub repository: Option<String>,
+    /// The branch that it is for; the one that is checked out unless given, else as before.
+    pub branch: Option<String>,
     /// When it expires; as before unless given.
     pub expires: Option<Timestamp>,
     /// The oldest accepted agent; as before unless given.
@@ -113,6 +120,7 @@ pub fn build(dir: &Path, options: &ManifestOptions) -> Result<ManifestDraft, Man
     };
     let mut new = old.clone().unwrap_or_default();
     new.files = Some(list_files(dir, options.limits)?);
+    new.target = target(dir, options, new.target);
     new.expires = options.expires.or(new.expires);
     new.min_agent = options.min_agent.clone().or(new.min_agent);
     let before = old.as_ref().map_or(0, |old| old.serial);
@@ -128,6 +136,17 @@ pub fn build(dir: &Path, options: &ManifestOptions) -> Result<ManifestDraft, Man
     }
     let text = new.to_yaml();
     Ok(ManifestDraft { old, new, text, is_new: true })
+}
+
+/// What the manifest is for; `None` when that is unknown.
+fn target(dir: &Path, options: &ManifestOptions, old: Option<ManifestTarget>) -> Option<ManifestTarget> {
+    let (old_repository, old_branch) = old.map(|old| (old.repository, old.branch)).unzip();
+    let here = git_index::checkout(dir);
+    let given = options.repository.as_deref().map(repository_name);
+    // A clone may have any remote: what the manifest said before is what nodes expect.
+    let repository = given.or(old_repository).or(here.repository)?;
+    let branch = options.branch.clone().or(here.branch).or(old_branch)?;
+    Some(ManifestTarget { repository, branch })
 }
 
 /// How the files of a directory differ from its manifest, as messages; empty when they match.

@@ -12,6 +12,7 @@
 mod allowed_signers;
 mod commit;
 mod error;
+mod key_file;
 mod openpgp;
 mod pattern;
 mod records;
@@ -33,6 +34,7 @@ use zagent_config::settings;
 
 use self::allowed_signers::SignerLine;
 pub use self::error::SignatureError;
+pub use self::key_file::{create_key, public_key};
 pub use self::records::RecordTrust;
 use self::revoked_keys::RevokedKeys;
 pub use self::sign::{SignError, sign};

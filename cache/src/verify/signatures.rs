@@ -6,12 +6,14 @@
 
 use zagent_config::manifest::{self, AgentVersion, Manifest, ManifestMode};
 use zagent_config::paths::tree::MANIFEST;
+use zagent_config::repository_name;
 use zagent_config::settings::{ManifestRule, RequiredSignatures};
 
 use crate::record::FileRecord;
 use crate::stage::StagedTree;
 use crate::trust::{AllowedSigners, Signer};
-use crate::{Refusal, VerifyContext};
+use crate::verify::serial_text;
+use crate::{ManifestAudience, Refusal, VerifyContext};
 
 /// The version of this agent.
 const AGENT_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -55,19 +57,28 @@ pub(crate) fn verify_manifest(
     staged_tree: &StagedTree,
     context: &VerifyContext<'_>,
 ) -> Result<Option<Manifest>, Refusal> {
-    let signed = matches!(context.trust.require, RequiredSignatures::Manifest | RequiredSignatures::Both);
+    let signed = context.trust.signs_manifest();
+    let minimum = context.trust.min_serial;
+    let below = |serial: Option<u64>| Refusal::BelowMinimum { found: serial_text(serial), minimum };
     let Some(bytes) = staged_tree.written.manifest.as_deref() else {
+        if minimum > 0 {
+            return Err(below(None));
+        }
         return match context.trust.manifest {
             ManifestRule::Required => Err(Refusal::NoManifest { revision: staged_tree.revision.clone() }),
             ManifestRule::Optional => Ok(None),
         };
     };
     let manifest = Manifest::read(MANIFEST, bytes).map_err(|faults| Refusal::Manifest(Box::new(faults)))?;
+    if manifest.serial < minimum {
+        return Err(below(Some(manifest.serial)));
+    }
     if manifest.is_expired(context.now)
         && let Some(at) = manifest.expires
     {
         return Err(Refusal::Expired { at });
     }
+    check_target(&manifest, context)?;
     let own: Option<AgentVersion> = AGENT_VERSION.parse().ok();
     if let Some(wanted) = &manifest.min_agent
         && own.is_none_or(|own| own < *wanted)
@@ -80,6 +91,24 @@ pub(crate) fn verify_manifest(
         None => {}
     }
     Ok(Some(manifest))
+}
+
+/// Fails when the manifest was written for another repository or branch.
+fn check_target(manifest: &Manifest, context: &VerifyContext<'_>) -> Result<(), Refusal> {
+    let ManifestAudience { repositories, branch } = context.audience;
+    let Some(target) = &manifest.target else {
+        return if context.trust.signs_manifest() { Err(Refusal::Unbound) } else { Ok(()) };
+    };
+    if !repositories.contains(&repository_name(&target.repository)) {
+        let wanted = repositories.join("` or `");
+        return Err(Refusal::OtherRepository { found: target.repository.clone(), wanted });
+    }
+    match branch {
+        Some(wanted) if wanted != target.branch => {
+            Err(Refusal::OtherBranch { found: target.branch.clone(), wanted: wanted.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Every listed file exists as listed, and there is no other file. A symlink counts as the files it points to; one that

@@ -9,6 +9,7 @@
     reason = "tests use the machine directly, and fail when they cannot"
 )]
 
+mod binding;
 mod crash;
 mod flip;
 mod malicious;

@@ -14,7 +14,7 @@ use zagent_cache::testing::ScratchRepo;
 use zagent_cache::{
     Ancestry, CacheError, CommitTrust, Generation, ObjectStore, Refusal, SignedCommit, VerifyContext, trust,
 };
-use zagent_config::manifest::{Manifest, ManifestEntry, ManifestMode};
+use zagent_config::manifest::{Manifest, ManifestEntry, ManifestMode, ManifestTarget};
 use zagent_config::settings::{ManifestRule, RequiredSignatures};
 
 fn publish_revision(
@@ -57,7 +57,8 @@ fn entry(text: &str, mode: u32) -> ManifestEntry {
 
 fn manifest(serial: u64, text: &str) -> Manifest {
     let files = BTreeMap::from([("states/top.sls".to_owned(), entry(text, 0o644))]);
-    Manifest { serial, files: Some(files), ..Manifest::default() }
+    let target = ManifestTarget { repository: "git.example.org/states".into(), branch: "main".into() };
+    Manifest { serial, target: Some(target), files: Some(files), ..Manifest::default() }
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn rewritten_history_is_refused() {
         let trust = CommitTrust { trust: &site.trust, now: Timestamp::from_second(NOW).unwrap() };
         SignedCommit::from_store(&store, &commit.parse().unwrap(), &trust).unwrap()
     };
-    let doubt = |commit: &str| signed(commit).unproven_ancestor(&site.cache, "main").unwrap();
+    let doubt = |commit: &str| signed(commit).unproven_ancestor(&site.cache, "main", &site.trust).unwrap();
     // The verdict on the commit alone, before anything of its tree is read.
     let judged = |commit: &str, proof: &VerifyContext<'_>| {
         signed(commit).judge(&site.cache, proof).map_or_else(|refusal| refusal.code(), |_| "judged")

@@ -29,6 +29,8 @@ pub const MAX_BYTES: usize = 32 << 20;
 pub struct Manifest {
     /// Increases with every change; a node refuses a lower one.
     pub serial: u64,
+    /// What it was written for; any other repository and branch refuses it.
+    pub target: Option<ManifestTarget>,
     /// Refused from this time on.
     pub expires: Option<Timestamp>,
     /// The oldest agent version that supports the tree.
@@ -41,6 +43,15 @@ pub struct Manifest {
     pub roots: ManifestRoots,
     /// Every file, by its path; `None` when the manifest lists no files, so that no file is verified.
     pub files: Option<BTreeMap<String, ManifestEntry>>,
+}
+
+/// The key `for`: what a manifest was written for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestTarget {
+    /// The repository, as [`repository_name`](crate::repository_name) names it.
+    pub repository: String,
+    /// The branch.
+    pub branch: String,
 }
 
 /// Where the trees of a repository are, relative to it.
@@ -104,6 +115,12 @@ impl Manifest {
                 let _ = writeln!(out, "{key}: {value}");
             }
         };
+        line(
+            "for",
+            self.target.as_ref().map(|ManifestTarget { repository, branch }| {
+                format!("{{repository: {}, branch: {}}}", scalar(repository), quote_scalar(branch))
+            }),
+        );
         line("expires", self.expires.map(|time| time.to_string()));
         line("min_agent", self.min_agent.as_ref().map(|version| quote_scalar(&version.to_string())));
         line("schedule", self.schedule.map(|schedule| schedule.name().to_owned()));

@@ -6,7 +6,9 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-use super::{MAX_BYTES, Manifest, ManifestEntry, ManifestMode, ManifestRoots, SCHEMA, is_signature};
+use super::{
+    MAX_BYTES, Manifest, ManifestEntry, ManifestMode, ManifestRoots, ManifestTarget, SCHEMA, is_signature,
+};
 use crate::codes::Code;
 use crate::codes::manifest as code;
 use crate::diagnostic::{Diagnostic, Diagnostics, Excerpt};
@@ -23,8 +25,9 @@ const MAX_FAULTS: usize = 20;
 /// Maximum length of a path in bytes, as in the operating system.
 const MAX_PATH: usize = 4096;
 
-const TOP_KEYS: [&str; 8] =
-    ["schema", "serial", "expires", "min_agent", "schedule", "compat", "roots", "files"];
+const TOP_KEYS: [&str; 9] =
+    ["schema", "serial", "for", "expires", "min_agent", "schedule", "compat", "roots", "files"];
+const FOR_KEYS: [&str; 2] = ["repository", "branch"];
 const ROOTS_KEYS: [&str; 2] = ["states", "pillar"];
 const ENTRY_KEYS: [&str; 2] = ["blake3", "mode"];
 
@@ -122,6 +125,7 @@ impl ManifestChecker<'_> {
         self.check_schema(map);
         Manifest {
             serial: self.read_key(map, "serial", Self::read_serial).unwrap_or_default(),
+            target: self.read_key(map, "for", Self::read_target),
             expires: self.read_key(map, "expires", Self::read_expires),
             min_agent: self.read_key(map, "min_agent", |this, value, at| {
                 let text = this.expect_text("min_agent", value, at)?;
@@ -250,6 +254,22 @@ impl ManifestChecker<'_> {
         None
     }
 
+    fn read_target(&mut self, value: &Value, at: Pos) -> Option<ManifestTarget> {
+        let Value::Map(map) = value else { return self.report_wrong_type(at, "for", "a mapping", value) };
+        self.check_known_keys(map, &FOR_KEYS, "`for`");
+        let mut name = |key: &str| {
+            let Some(entry) = map.entry(key) else {
+                return self.report_error(at, code::MISSING, format!("`for` needs the key `{key}`"));
+            };
+            let text = self.expect_text(&format!("for.{key}"), &entry.value, entry.at)?;
+            let fine = !text.is_empty() && text.len() <= MAX_PATH && !text.chars().any(is_unprintable);
+            let message = || format!("`for.{key}` must be a name without blanks and control characters");
+            if fine { Some(text.to_owned()) } else { self.report_error(entry.at, code::VALUE, message()) }
+        };
+        let (repository, branch) = (name("repository"), name("branch"));
+        Some(ManifestTarget { repository: repository?, branch: branch? })
+    }
+
     fn read_roots(&mut self, value: &Value, at: Pos) -> Option<ManifestRoots> {
         let Value::Map(map) = value else { return self.report_wrong_type(at, "roots", "a mapping", value) };
         self.check_known_keys(map, &ROOTS_KEYS, "`roots`");
@@ -331,6 +351,10 @@ impl ManifestChecker<'_> {
             });
         Some(ManifestEntry { blake3: digest?, mode: mode? })
     }
+}
+
+fn is_unprintable(c: char) -> bool {
+    c.is_control() || c.is_whitespace()
 }
 
 /// A time: RFC 3339, or a date, which means its end in UTC.

@@ -13,12 +13,14 @@ fn read(text: &str) -> Result<Manifest, crate::Diagnostics> {
 #[test]
 fn every_key_is_read() {
     let manifest = read(&format!(
-        "schema: 1\nserial: 7\nexpires: 2030-01-31\nmin_agent: \"1.4\"\nschedule: eager\ncompat: salt\n\
+        "schema: 1\nserial: 7\nfor: {{repository: git.example.org/ops/states, branch: main}}\nexpires: 2030-01-31\nmin_agent: \"1.4\"\nschedule: eager\ncompat: salt\n\
          roots: {{states: ., pillar: srv/pillar}}\nfiles:\n  top.sls: {{blake3: {DIGEST}, mode: 0644}}\n  \
          \"a b\": {{mode: \"0755\", blake3: {DIGEST}}}\n"
     ))
     .unwrap();
     assert_eq!(manifest.serial, 7);
+    let target = manifest.target.as_ref().unwrap();
+    assert_eq!((&*target.repository, &*target.branch), ("git.example.org/ops/states", "main"));
     assert_eq!(manifest.expires.unwrap().to_string(), "2030-02-01T00:00:00Z");
     assert_eq!(manifest.min_agent.as_ref().unwrap().to_string(), "1.4.0");
     assert_eq!((manifest.schedule, manifest.compat), (Some(RunSchedule::Eager), Some(CompatMode::Salt)));
@@ -59,6 +61,11 @@ fn errors_name_their_place() {
         ("schema: 1\nmin_agent: new\n".into(), "ZA1106", "2:1", "`1.4.2`"),
         ("schema: 1\nschedule: egaer\n".into(), "ZA1106", "2:1", "`eager`"),
         ("schema: 1\ncompat: [salt]\n".into(), "ZA1103", "2:1", "text"),
+        ("schema: 1\nfor: main\n".into(), "ZA1103", "2:1", "a mapping"),
+        ("schema: 1\nfor: {branch: main}\n".into(), "ZA1104", "2:1", "`repository`"),
+        ("schema: 1\nfor: {repository: a, branch: \"\"}\n".into(), "ZA1106", "2:22", "`for.branch`"),
+        ("schema: 1\nfor: {repository: a, branch: b c}\n".into(), "ZA1106", "2:22", "without blanks"),
+        ("schema: 1\nfor: {repository: a, branch: b, tag: c}\n".into(), "ZA1102", "2:33", "`tag`"),
         ("schema: 1\nroots: {state: x}\n".into(), "ZA1102", "2:9", "`state`"),
         ("schema: 1\nroots: {states: ../x}\n".into(), "ZA1107", "2:9", "`..`"),
         ("schema: 1\nfiles: [a]\n".into(), "ZA1103", "2:1", "a mapping"),
@@ -110,9 +117,11 @@ proptest! {
         names in prop::collection::vec(prop::collection::vec(name(), 1..4), 0..8),
         second in prop::option::of(0i64..4_000_000_000),
         listed in any::<bool>(),
+        branch in "[a-z0-9/._#-]{1,12}",
     ) {
         let mut manifest = Manifest { serial, ..Manifest::default() };
         manifest.expires = second.map(|s| Timestamp::from_second(s).unwrap());
+        manifest.target = second.map(|_| ManifestTarget { repository: format!("/srv/{branch}"), branch });
         manifest.min_agent = Some("1.2.3-rc.1".parse().unwrap());
         manifest.roots.states = Some("a b/#: x".into());
         let mut files: BTreeMap<String, ManifestEntry> = BTreeMap::new();

@@ -389,7 +389,7 @@ pub(super) fn default_value(key: &SettingKey) -> CheckedValue {
     match (key.default, key.kind) {
         (SettingDefault::Unset | SettingDefault::Required, _) => CheckedValue::Unset,
         (SettingDefault::Text(text), SettingKind::Choices(_) | SettingKind::Texts) => {
-            CheckedValue::Texts(vec![text.to_owned()])
+            CheckedValue::Texts(text.split(',').map(str::to_owned).collect())
         }
         (SettingDefault::Text(text), _) => CheckedValue::Text(text.to_owned()),
         (SettingDefault::Bool(b), _) => CheckedValue::Bool(b),

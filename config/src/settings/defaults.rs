@@ -42,6 +42,8 @@ pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 pub const HEALTH_TRIES: i64 = 3;
 /// How many runs of one scheduled entry may run at the same time.
 pub const MAX_RUNNING: i64 = 1;
+/// When a webhook is called, separated by commas.
+pub const WEBHOOK_ON: &str = "failure,expiry";
 /// How long one webhook call may take.
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a node reports to a Git board when nothing changed: every report is a push.

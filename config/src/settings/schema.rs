@@ -161,7 +161,7 @@ const SCHEDULE_ENTRY: &[SettingKey] = &[
 
 const WEBHOOK: &[SettingKey] = &[
     key("url", SettingKind::Http, SettingDefault::Required),
-    key("on", SettingKind::Choices(WEBHOOK_EVENTS), SettingDefault::Text("failure")),
+    key("on", SettingKind::Choices(WEBHOOK_EVENTS), SettingDefault::Text(d::WEBHOOK_ON)),
     key("timeout", TIMEOUT, SettingDefault::Time(d::WEBHOOK_TIMEOUT)),
     key("secret_file", SettingKind::Path, SettingDefault::Unset),
 ];

@@ -14,6 +14,7 @@ use super::fragment::SettingOrigin;
 use crate::cron::CronSchedule;
 use crate::ids::{EnvName, NodeId, Revision};
 use crate::paths::Paths;
+use crate::repository_name;
 use crate::value::{Map, MergeStrategy, Value};
 
 /// All settings, valid.
@@ -388,6 +389,15 @@ impl Settings {
     #[must_use]
     pub fn paths(&self) -> Paths {
         Paths::new(&self.root)
+    }
+
+    /// The names of the repository that manifests may carry: the configured one, or those of the remotes.
+    #[must_use]
+    pub fn repository_names(&self) -> Vec<String> {
+        match &self.trust.repository {
+            Some(name) => vec![repository_name(name)],
+            None => self.source.remotes.iter().map(|remote| repository_name(&remote.url)).collect(),
+        }
     }
 
     /// True when the key is set, from any origin.

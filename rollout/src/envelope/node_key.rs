@@ -5,13 +5,13 @@
 //! where the node is watched, and not only as silence (held by `a_damaged_key_is_moved_aside_and_replaced`).
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use ssh_key::private::Ed25519Keypair;
-use ssh_key::{LineEnding, PrivateKey};
-use zagent_config::durable::{create_dirs, sync_dir, sync_file};
+use ssh_key::PrivateKey;
+use zagent_cache::trust::create_key;
+use zagent_config::durable::create_dirs;
 
 /// Maximum bytes of a key file.
 const MAX_BYTES: u64 = 64 << 10;
@@ -72,7 +72,7 @@ pub(super) fn ensure_key(path: &Path) -> io::Result<()> {
             std::fs::rename(path, aside)?;
         }
     }
-    create_key(path, dir)
+    create_key(path)
 }
 
 /// Where a damaged key goes.
@@ -80,24 +80,6 @@ fn aside_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".damaged");
     name.into()
-}
-
-fn create_key(path: &Path, dir: &Path) -> io::Result<()> {
-    let mut seed = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut seed)?;
-    let text = PrivateKey::from(Ed25519Keypair::from_seed(&seed))
-        .to_openssh(LineEnding::LF)
-        .map_err(io::Error::other)?;
-    // A temporary file is readable only by its owner from the start.
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    sync_file(file.as_file(), file.path())?;
-    match file.persist_noclobber(path) {
-        Ok(_) => sync_dir(dir),
-        // Another process was faster: its key is used.
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error.error),
-    }
 }
 
 #[cfg(test)]

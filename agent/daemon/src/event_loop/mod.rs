@@ -53,6 +53,7 @@ use crate::error::AgentError;
 use crate::sd_notify::SdNotify;
 use crate::status;
 use crate::status::{ScheduledEntry, StatusInputs, UpcomingEvents};
+use crate::trust_warnings;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
 use zagent_run::RunTrigger;
@@ -204,6 +205,9 @@ impl Daemon<'_> {
         if self.no_source {
             tracing::warn!("{}", states_source::NO_STATES_AT_BOOT);
         }
+        let warnings = trust_warnings::unsigned_warnings(&self.settings);
+        let shared = trust_warnings::shared_key_warning(&self.settings);
+        warnings.iter().chain(&shared).for_each(|warning| tracing::warn!("{warning}"));
         self.queue.push(Job::new(JobKind::Probe));
         self.publish_state();
         self.notify.ready(&self.status_text());

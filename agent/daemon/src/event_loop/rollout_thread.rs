@@ -104,8 +104,7 @@ impl NodeStores {
         if self.records.is_none() {
             self.records = node_report::open_records(&self.settings).map_err(|error| error_chain(&error))?;
         }
-        let Some(records) = &mut self.records else { return Ok(()) };
-        let all = rollout_state::read_records(records).map_err(|error| error_chain(&error));
+        let all = rollout_state::read_records(self.records.as_mut()).map_err(|error| error_chain(&error));
         if all.is_err() {
             self.records = None;
         }

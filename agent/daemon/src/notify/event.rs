@@ -115,6 +115,7 @@ impl NotifyEvent {
         let weight = [
             WebhookOccasion::Rollback,
             WebhookOccasion::Failure,
+            WebhookOccasion::Expiry,
             WebhookOccasion::Recovery,
             WebhookOccasion::Change,
         ];

@@ -9,6 +9,7 @@ use zagent_config::ids::RolloutId;
 use zagent_config::json_file::JsonFileError;
 use zagent_config::paths::Paths;
 use zagent_rollout::board::BoardError;
+use zagent_rollout::board_stores::BoardRecords;
 use zagent_rollout::record::RolloutRecord;
 use zagent_rollout::records::Records;
 use zagent_rollout::report::NodeReport;
@@ -16,14 +17,16 @@ use zagent_rollout::report::NodeReport;
 use super::RolloutState;
 
 /// What the record store holds.
+#[derive(Default)]
 pub(crate) struct FoundRecords {
     pub records: Vec<RolloutRecord>,
     /// Rollouts with unreadable records.
     pub unread: Vec<RolloutId>,
 }
 
-/// All records.
-pub(crate) fn read_records(records: &mut dyn Records) -> Result<FoundRecords, BoardError> {
+/// All records; without a store there are none, and those that were read before no longer count.
+pub(crate) fn read_records(records: Option<&mut BoardRecords>) -> Result<FoundRecords, BoardError> {
+    let Some(records) = records else { return Ok(FoundRecords::default()) };
     let all = records.list()?.into_iter().map(|held| held.value).collect();
     Ok(FoundRecords { records: all, unread: records.unreadable() })
 }

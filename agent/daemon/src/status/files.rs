@@ -25,6 +25,7 @@ use crate::operator::windows;
 use crate::operator::windows::WindowState;
 use crate::scheduler::SchedulerState;
 use crate::space::SpaceUse;
+use crate::trust_warnings::unsigned_warnings;
 use zagent_config::disk_space::free_bytes;
 use zagent_config::error_chain;
 use zagent_config::json_file;
@@ -72,6 +73,7 @@ pub fn read_offline(
         quarantined: quarantine.list().iter().map(QuarantineStatus::from).collect(),
         window: WindowStatus::at_time(&settings.windows, now, zone),
         reboot: need.map(RebootStatus::from),
+        trust: unsigned_warnings(settings),
         ..StatusInputs::default()
     };
     inputs.health.clone_from(&inputs.memory.health);

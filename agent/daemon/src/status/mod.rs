@@ -18,6 +18,7 @@ use crate::health::HealthStatus;
 use crate::operator::pin::PinTarget;
 pub use crate::rollout_state::status::RolloutSummary;
 use crate::space::MIN_FREE_BYTES;
+use crate::trust_warnings::expiry_warning;
 use crate::{AgentMemory, HeldRevision, HoldReason, LastRun, NewestRevision, RemoteHealth};
 
 /// A run that should have started this long ago is overdue.
@@ -80,6 +81,9 @@ pub struct AgentStatus {
     /// Files of the agent that are damaged.
     #[serde(default)]
     pub damaged: Vec<OwnDamage>,
+    /// What nothing protects, and what to do about it.
+    #[serde(default)]
+    pub trust: Vec<String>,
     /// What could not be read, and why: the rest may be incomplete.
     pub unread: Vec<String>,
 }
@@ -278,6 +282,8 @@ pub struct StatusInputs {
     pub space: Option<SpaceStatus>,
     /// Files of the agent that are damaged.
     pub damaged: Vec<OwnDamage>,
+    /// What nothing protects.
+    pub trust: Vec<String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -293,6 +299,9 @@ impl AgentStatus {
         // A reason recorded for another revision does not apply to this one.
         let concerns =
             |held: &HeldRevision| !is_current && newest.as_ref().is_some_and(|n| n.revision == held.revision);
+        let expires = inputs.current.as_ref().and_then(|current| current.expires);
+        let mut trust = inputs.trust;
+        trust.extend(expiry_warning(expires, now));
         Self {
             node: inputs.node,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -319,6 +328,7 @@ impl AgentStatus {
             rollbacks: memory.rollbacks,
             space: inputs.space,
             damaged: inputs.damaged,
+            trust,
             unread: inputs.unread,
         }
     }

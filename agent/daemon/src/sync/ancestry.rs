@@ -23,10 +23,10 @@ impl StatesSync<'_> {
         options: SyncOptions,
         line: &mut BranchHistory<'_>,
     ) -> Result<Ancestry, NotTaken> {
-        if !self.settings.trust.fast_forward || options.allow_rewind {
+        if options.allow_rewind {
             return Ok(Ancestry::Unknown);
         }
-        let doubted = signed.unproven_ancestor(self.cache, branch)?;
+        let doubted = signed.unproven_ancestor(self.cache, branch, &self.settings.trust)?;
         let doubted = doubted.and_then(|revision| revision.parse::<Revision>().ok());
         let Some(old) = doubted else { return Ok(Ancestry::Unknown) };
         match line.ancestry(&old) {
@@ -34,7 +34,7 @@ impl StatesSync<'_> {
             Ancestry::Unknown => Err(NotTaken(
                 HoldReason::Unfetched,
                 format!(
-                    "cannot trace its history back to {}, which was accepted before; \
+                    "cannot trace its history back to {}, which was accepted before or is `trust.first.commit`; \
                      to accept it anyway: `zagent source sync --allow-rewind`",
                     old.short()
                 ),

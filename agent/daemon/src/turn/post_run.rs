@@ -160,7 +160,9 @@ impl Turn<'_> {
         }
         let mut occasions = run_occasions(ran, failed_before);
         occasions.extend(rolled_back.map(|_| WebhookOccasion::Rollback));
-        let event = NotifyEvent::from_run(ran, &occasions, rolled_back);
+        let expiry = runner.expiry.clone().filter(|_| memory.is_expiry_due(ran.start));
+        occasions.extend(expiry.as_ref().map(|_| WebhookOccasion::Expiry));
+        let event = NotifyEvent::from_run(ran, &occasions, rolled_back.or(expiry.as_deref()));
         webhook::send_all(&self.settings.webhooks, &event, &webhook::WebhookBackoff::default(), self.cancel)
     }
 

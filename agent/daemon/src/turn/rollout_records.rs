@@ -56,9 +56,9 @@ impl Turn<'_> {
     /// Reads the records.
     pub(crate) fn read_records(&self, runner: &mut TurnRunner<'_>) {
         let heard = node_report::open_records(self.settings).map_err(|error| error_chain(&error)).and_then(
-            |records| {
-                let Some(mut records) = records else { return Ok(()) };
-                let all = rollout_state::read_records(&mut records).map_err(|error| error_chain(&error))?;
+            |mut records| {
+                let all =
+                    rollout_state::read_records(records.as_mut()).map_err(|error| error_chain(&error))?;
                 let paths = self.settings.paths();
                 if !RolloutState::is_news(&paths, &all) {
                     return Ok(());

@@ -9,7 +9,7 @@ use zagent_config::ids::RolloutId;
 use zagent_config::settings::Settings;
 use zagent_rollout::artifact::{ArtifactFetcher, ReleaseArtifact, ReleaseTrust, TIMEOUT};
 use zagent_rollout::board::{BoardError, GitBoardConfig};
-use zagent_rollout::board_stores::{BoardRecords, BoardReports};
+use zagent_rollout::board_stores::{BoardRecords, BoardReports, ON_BOARD};
 use zagent_rollout::record::{Artifact, RolloutRecord};
 use zagent_rollout::records::{Records, Reports};
 use zagent_rollout::report::NodeReport;
@@ -18,9 +18,6 @@ use zagent_rollout::watchdog::{FetchBinary, FetchFailure, RolloutLink, ServiceNo
 use super::LoadSettings;
 use crate::sd_notify::SdNotify;
 use zagent_config::error_chain;
-
-/// Setting for records on the board itself.
-const ON_BOARD: &str = "board";
 
 /// The records and the board, if configured.
 pub(crate) struct BoardLink {

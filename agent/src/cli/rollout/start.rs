@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use zagent_config::ids::{NodeId, Revision, RolloutId};
-use zagent_config::settings::{BoardKind, FollowMode, Settings};
+use zagent_config::settings::{BoardKind, FollowMode, Settings, UnsignedRef};
 use zagent_rollout::board::BoardError;
 use zagent_rollout::driver::RolloutDriver;
 use zagent_rollout::plan::{PlanError, RolloutDraft, RolloutPlan, plan_rollout};
@@ -75,7 +75,17 @@ impl RolloutPlanArgs {
         let ready = prepare_plan(&self.draft, &settings, records.as_mut())?;
         self.place.print(&ready.plan_text(ui), &plan_view::plan_json(&ready.plan, ready.now), ui);
         ready.print_warnings(ui);
+        warn_if_ignored(&settings, ui);
         Ok(ExitStatus::Success)
+    }
+}
+
+/// Nodes that require no signatures ignore rollouts.
+fn warn_if_ignored(settings: &Settings, ui: &mut Ui<'_>) {
+    if !settings.trust.uses(UnsignedRef::Rollout) && settings.board.kind != BoardKind::Sled {
+        let message = "rollout records are not signed (`trust.require: none`): nodes ignore them unless their \
+                       `trust.unsigned_refs` lists `rollout`";
+        warn(message, ui);
     }
 }
 
@@ -93,6 +103,7 @@ impl RolloutStartArgs {
             ui.print(&ready.plan_text(ui));
         }
         ready.print_warnings(ui);
+        warn_if_ignored(&settings, ui);
         let record = self.write_record(records.as_mut(), ready.plan.record)?;
         let id = record.id.clone();
         if record.dry_run || record.mode == RolloutMode::Clock || self.detach {

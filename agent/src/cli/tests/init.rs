@@ -11,7 +11,23 @@ fn a_new_repository_checks_runs_and_then_has_nothing_to_do() {
     let (repo, config, motd) = (at("repo"), at("none.yaml"), at("motd"));
     let made = zagent(&["init", &repo, "--out", "json"], tree.dir.path());
     assert_eq!(made.exit, ExitStatus::Success, "{}", made.all());
-    assert_eq!(made.json()["written"].as_array().unwrap().len(), 9, "{}", made.all());
+    assert_eq!(made.json()["written"].as_array().unwrap().len(), 12, "{}", made.all());
+
+    let signing = &made.json()["signing"];
+    assert_eq!(
+        (&signing["signed"], &signing["for"]["branch"]),
+        (&true.into(), &"main".into()),
+        "{}",
+        made.all()
+    );
+    assert!(std::path::Path::new(signing["key"].as_str().unwrap()).starts_with(format!("{repo}/.git")));
+    let signers = format!("{repo}/allowed_signers");
+    let words =
+        ["manifest", "check", &repo, "--allowed-signers", &signers, "--branch", "main", "--config", &config];
+    let signed = zagent(&words, tree.dir.path());
+    assert_eq!(signed.exit, ExitStatus::Success, "{}", signed.all());
+    let wrong = zagent(&[&words[..6], &["prod", "--config", &config]].concat(), tree.dir.path());
+    assert_eq!(wrong.exit, ExitStatus::Failed, "{}", wrong.all());
 
     let checked = zagent(&["check", &repo, "--config", &config, "--deny-warnings"], tree.dir.path());
     assert_eq!(checked.exit, ExitStatus::Success, "{}", checked.all());

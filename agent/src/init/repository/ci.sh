@@ -5,6 +5,10 @@
 set -eu
 cd "$(dirname "$0")"
 zagent check . --deny-warnings
+# The manifest must match the files, and one of the signers must have signed it.
+if [ -f manifest.yaml ]; then
+  zagent manifest check . --allowed-signers allowed_signers
+fi
 # Shows what the change does on each host, if the target branch is available. CI sets TARGET_BRANCH.
 if git rev-parse --verify --quiet "${TARGET_BRANCH:-origin/main}^{commit}" >/dev/null 2>&1; then
   zagent check . --diff "${TARGET_BRANCH:-origin/main}..HEAD"

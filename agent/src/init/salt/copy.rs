@@ -9,7 +9,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use super::SaltTree;
-use crate::init::{GitSetup, InitError, InitResult, git, require_empty, starter_files, write_starter};
+use crate::init::{
+    GitSetup, InitError, InitResult, SigningSetup, git, require_empty, signing, starter_files, write_starter,
+};
 use zagent_compiler::BASE_ENV;
 
 /// Version control directories, which are not part of a tree.
@@ -28,6 +30,8 @@ pub struct CopySummary {
     pub environments: Vec<String>,
     /// Result of the Git setup.
     pub git: GitSetup,
+    /// Result of the signing setup.
+    pub signing: SigningSetup,
 }
 
 /// Writes a states repository from a tree.
@@ -51,12 +55,15 @@ pub fn copy_tree(tree: &SaltTree, target: &Path) -> Result<CopySummary, InitErro
             work.copy_roots(dirs, &into.join(name), &others)?;
         }
     }
-    let mut result = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
+    let mut result = InitResult::new();
     for file in starter_files::BASE_FILES {
         write_starter(target, file, &mut result)?;
     }
-    let git = git::setup_git(target, &[".".to_owned()]);
-    Ok(CopySummary { files: work.files, skipped: work.skipped, environments, git })
+    let git = git::setup_git(target, || {
+        result.signing = signing::sign_repository(target, None, &mut result.written);
+        vec![".".to_owned()]
+    });
+    Ok(CopySummary { files: work.files, skipped: work.skipped, environments, git, signing: result.signing })
 }
 
 /// A copy into the tree itself would change it and never end.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use zagent_cache::testing::{EntryKind, TestFile};
 use zagent_cache::{
-    Ancestry, Cache, CacheError, CacheLimits, CheckDepth, Generation, GitRepository, StagedRevision,
-    VerifyContext,
+    Ancestry, Cache, CacheError, CacheLimits, CheckDepth, Generation, GitRepository, ManifestAudience,
+    StagedRevision, VerifyContext,
 };
 use zagent_config::paths::Paths;
 use zagent_config::settings::{
@@ -24,6 +24,7 @@ pub(crate) struct CacheSite {
     pub(crate) paths: Paths,
     pub(crate) cache: Cache,
     pub(crate) trust: TrustSettings,
+    repositories: Vec<String>,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -39,7 +40,8 @@ impl CacheSite {
     pub(crate) fn at(root: &Path) -> Self {
         let paths = Paths::new(root);
         let cache = Cache::open(&paths, &source()).unwrap();
-        Self { paths, cache, trust: trust(), _dir: None }
+        let repositories = vec!["git.example.org/states".to_owned()];
+        Self { paths, cache, trust: trust(), repositories, _dir: None }
     }
 
     pub(crate) fn verify_context(&self) -> VerifyContext<'_> {
@@ -49,6 +51,7 @@ impl CacheSite {
             branch: "main",
             source: "https://git.example.org/states",
             ancestry: Ancestry::Unknown,
+            audience: ManifestAudience { repositories: &self.repositories, branch: Some("main") },
             base_branch: None,
             allow_rewind: false,
         }

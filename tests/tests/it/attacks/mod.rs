@@ -50,7 +50,8 @@ impl Victim {
         }
         victim.good = victim.repo.commit();
         victim.repo.push();
-        victim.node.turn().changed(1);
+        victim.node.turn().expect(0, &["is trusted on first use"]);
+        assert_eq!(victim.node.text("motd"), "one");
         victim
     }
 
