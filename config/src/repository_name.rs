@@ -1,7 +1,7 @@
 //! The address of a repository in, the name that manifests use for it out.
 //!
 //! Law: the name is host and path, so it is the same over https and ssh, for every user and on every port. It never
-//! contains a password.
+//! contains a password (held by `one_repository_has_one_name`).
 
 /// The name of the repository at an address: `git.example.org/ops/states`, or the path of a local one.
 #[must_use]

@@ -1,6 +1,4 @@
-//! Settings, or the end of a manifest, in; what an operator should know about trust out.
-//!
-//! Law: pure, except that [`shared_key_warning`] reads the files with keys.
+//! Settings, or the end of a manifest, in; what an operator should know about trust out. Only [`shared_keys`] reads files.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! New repository in, signed repository out: a key, the list of signers, the manifest and its signature.
 //!
-//! Law: the private key never becomes part of the repository: it stays in Git's own directory, or where it was.
+//! Law: the private key never becomes part of the repository: it stays in Git's own directory, or where it was
+//! (held by `a_new_repository_checks_runs_and_then_has_nothing_to_do`).
 
 use std::path::{Path, PathBuf};
 

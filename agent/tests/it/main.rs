@@ -17,3 +17,4 @@ mod passphrase;
 mod rollout;
 mod signals;
 mod site;
+mod trust;

@@ -1,6 +1,7 @@
 //! A path in, a new private key there out; a key file in, its public half out.
 //!
-//! Law: a private key is complete and readable only by its owner, or not there at all.
+//! Law: a private key is complete and readable only by its owner, or not there at all (held by
+//! `a_new_key_is_private_and_never_replaced`).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -50,4 +51,28 @@ pub fn public_key(path: &Path) -> io::Result<String> {
         })?,
     };
     PublicKey::from(public.key_data().clone()).to_openssh().map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_new_key_is_private_and_never_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys/key");
+        create_key(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        create_key(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        let public = public_key(&path).unwrap();
+        let half = dir.path().join("key.pub");
+        std::fs::write(&half, format!("{public} alice\n")).unwrap();
+        assert_eq!(public_key(&half).unwrap(), public);
+        std::fs::write(&half, "no key\n").unwrap();
+        assert!(public_key(&half).is_err());
+    }
 }

@@ -4,6 +4,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 
+mod trust;
+
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -104,7 +104,8 @@ fn signed_checked_and_stale() {
     zagent_cache::needs!("ssh-keygen");
     let site = Site::new();
     let (key, signers) = (site.key().display().to_string(), site.signers());
-    site.manifest("write", &[]);
+    let place = ["--repository", "https://git.example.org/ops/states.git", "--branch", "main"];
+    site.manifest("write", &place);
     let check = || site.manifest("check", &["--allowed-signers", &signers]);
     let said = check();
     assert!(
@@ -113,7 +114,9 @@ fn signed_checked_and_stale() {
         said.all()
     );
     let said = site.manifest("sign", &["--key", &key, "--as", "alice"]);
-    assert_eq!(said.out, "$DIR/repo/manifest.yaml.sig.alice: signed serial 1\n", "{}", said.all());
+    let wanted =
+        "$DIR/repo/manifest.yaml.sig.alice: signed serial 1 for git.example.org/ops/states, branch main\n";
+    assert_eq!(said.out, wanted, "{}", said.all());
     let said = check();
     assert!(
         said.exit == ExitStatus::Success && said.out.contains("signed by alice@example.org (SHA256:"),

@@ -1,0 +1,337 @@
+//! Attacks on what a signature is for, with the built program and a Git server on this machine. In every case the
+//! attacker can push any ref, as with a stolen login of the forge, and has the keys that the case names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use zagent_cache::testing::GitHttpServer;
+use zagent_cache::trust;
+
+/// The program.
+const ZAGENT: &str = env!("CARGO_BIN_EXE_zagent");
+
+/// A node, the repository that it follows, and keys.
+struct Site {
+    dir: tempfile::TempDir,
+    server: GitHttpServer,
+}
+
+impl Site {
+    /// `alice` may sign states; the repository is empty.
+    fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("zagent-trust-").tempdir().unwrap();
+        let server = GitHttpServer::start(dir.path());
+        let site = Self { dir, server };
+        fs::create_dir(site.path("work")).unwrap();
+        site.git(&["init", "-q", "--bare", "--initial-branch=main", "../states.git"]);
+        site.git(&["init", "-q", "--initial-branch=main", "."]);
+        site.git(&["remote", "add", "origin", &site.url()]);
+        for name in ["alice", "driver"] {
+            trust::create_key(&site.path(name)).unwrap();
+        }
+        fs::write(site.path("signers"), format!("alice {}\n", site.public("alice"))).unwrap();
+        site
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn url(&self) -> String {
+        self.server.url("states.git")
+    }
+
+    fn public(&self, name: &str) -> String {
+        trust::public_key(&self.path(name)).unwrap()
+    }
+
+    fn configure(&self, more: &str) {
+        let text = format!(
+            "id: node\nroot: $D/root\nbaked: $D/none\nsource: {{remotes: [{{url: '{}'}}], timeout: 60s}}\n{more}",
+            self.url()
+        );
+        fs::write(self.path("zagent.yaml"), text.replace("$D", self.dir.path().to_str().unwrap())).unwrap();
+    }
+
+    fn git(&self, args: &[&str]) -> String {
+        let mut command = Command::new("git");
+        command.current_dir(self.path("work")).args(args);
+        for name in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{name}_NAME"), "a").env(format!("GIT_{name}_EMAIL"), "a@example.org");
+        }
+        let done = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    }
+
+    fn zagent(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(ZAGENT);
+        command.args(args).current_dir(self.path("work")).env_remove("NOTIFY_SOCKET").output().unwrap()
+    }
+
+    /// States that write this text to the marker.
+    fn write(&self, text: &str) {
+        let marker = self.path("marker").display().to_string();
+        fs::create_dir_all(self.path("work/states")).unwrap();
+        fs::write(self.path("work/states/top.sls"), "base: {'*': [all]}\n").unwrap();
+        let sls = format!("marker: {{file.managed: [{{name: {marker}, contents: {text}}}]}}\n");
+        fs::write(self.path("work/states/all.sls"), sls).unwrap();
+    }
+
+    /// Lists the files in a manifest that alice signs.
+    fn sign_manifest(&self, more: &[&str]) {
+        let done = self.zagent(&[&["manifest", "write", "--drop-signatures"], more].concat());
+        assert!(done.status.success(), "{done:?}");
+        let key = self.path("alice").display().to_string();
+        let done = self.zagent(&["manifest", "sign", "--key", &key]);
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    /// Commits everything, signed with this key.
+    fn commit(&self, key: Option<&str>) -> String {
+        self.git(&["add", "-A"]);
+        let key = key.map(|name| format!("user.signingkey={}", self.path(name).display()));
+        let signing: Vec<&str> = match &key {
+            Some(key) => vec!["-c", "gpg.format=ssh", "-c", key, "commit", "-S"],
+            None => vec!["commit"],
+        };
+        self.git(&[&signing[..], &["-q", "--allow-empty", "-m", "x"]].concat());
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    fn push(&self, what: &str) {
+        self.git(&["push", "-q", "-f", &self.path("states.git").display().to_string(), what]);
+    }
+
+    /// One turn of the node: exit code, and everything that it printed.
+    fn turn(&self) -> (i32, String) {
+        let config = self.path("zagent.yaml").display().to_string();
+        let done = self.zagent(&["run", "--once", "--config", &config]);
+        let said = [done.stdout, done.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (done.status.code().unwrap(), said)
+    }
+
+    #[track_caller]
+    fn takes(&self, text: &str) -> String {
+        let (exit, said) = self.turn();
+        assert_eq!((exit, self.marker().as_str()), (0, text), "{said}");
+        said
+    }
+
+    /// The node refuses, says why, and keeps what it has.
+    #[track_caller]
+    fn refuses(&self, why: &str, stays: &str) {
+        let (exit, said) = self.turn();
+        assert!(exit == 76 && said.contains(why), "{exit}: {said}");
+        assert_eq!(self.marker(), stays, "{said}");
+    }
+
+    fn marker(&self) -> String {
+        fs::read_to_string(self.path("marker")).unwrap_or_default().trim().to_owned()
+    }
+}
+
+const COMMIT: &str = "trust: {require: commit, allowed_signers: $D/signers}\n";
+const MANIFEST: &str = "trust: {require: manifest, allowed_signers: $D/signers}\n";
+
+/// Root on a driver has the key that signs rollout records. With keys apart it cannot sign states; with one list for
+/// both, a record still is no revision of the states, and the node says what is wrong with the list.
+#[test]
+fn the_key_of_a_driver_signs_no_states() {
+    let site = Site::new();
+    let driver = format!("driver {}\n", site.public("driver"));
+    fs::write(site.path("record_signers"), &driver).unwrap();
+    site.configure(&format!("{COMMIT}rollout: {{allowed_signers: $D/record_signers}}\n"));
+    site.write("good");
+    site.commit(Some("alice"));
+    site.push("HEAD:refs/heads/main");
+    site.takes("good");
+    site.write("evil");
+    site.commit(Some("driver"));
+    site.push("HEAD:refs/heads/main");
+    site.refuses("is not in", "good");
+    // The same key on a line of its own in the list for states.
+    let alice = fs::read_to_string(site.path("signers")).unwrap();
+    let line = driver.replacen("driver ", "driver namespaces=\"zagent-record\" ", 1);
+    fs::write(site.path("signers"), format!("{alice}{line}")).unwrap();
+    let retry = site.path("zagent.yaml").display().to_string();
+    let done = site.zagent(&["source", "sync", "--config", &retry]);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains("is not allowed to sign for `git`"), "{said}");
+    // A record, signed by someone who may sign states, is no revision of the states.
+    let tree = site.git(&["rev-parse", "HEAD^{tree}"]);
+    let text =
+        format!("tree {tree}\nauthor a <a@example.org> 1 +0000\ncommitter a <a@example.org> 1 +0000\n");
+    let body = "\nrecord\n";
+    let signature =
+        trust::sign(&site.path("alice"), trust::RECORD_NAMESPACE, format!("{text}{body}").as_bytes())
+            .unwrap();
+    let object = format!("{text}gpgsig {}\n{body}", signature.trim_end().replace('\n', "\n "));
+    fs::write(site.path("commit"), object).unwrap();
+    let id = site.git(&["hash-object", "-t", "commit", "-w", "../commit"]);
+    site.push(&format!("{id}:refs/heads/main"));
+    site.refuses("made for `zagent-record`, not for `git`", "good");
+}
+
+/// Work in progress, signed by someone who may, and offered as another branch by someone who may not.
+#[test]
+fn a_signed_manifest_is_worth_nothing_on_another_branch() {
+    let site = Site::new();
+    site.configure(MANIFEST);
+    site.write("good");
+    site.sign_manifest(&[]);
+    site.commit(None);
+    site.push("HEAD:refs/heads/main");
+    let first = site.takes("good");
+    assert!(first.contains("is trusted on first use"), "{first}");
+    site.git(&["switch", "-q", "-c", "wip"]);
+    site.write("wip");
+    site.sign_manifest(&[]);
+    site.commit(Some("alice"));
+    site.push("HEAD:refs/heads/main");
+    site.refuses("is for the branch `wip`, and it was offered as `main`", "good");
+    site.push("main:refs/heads/main");
+    site.takes("good");
+    site.push("wip:refs/heads/testing/node");
+    let (exit, said) = site.turn();
+    assert!(exit == 76 && said.contains("it was offered as `testing/node`"), "{exit}: {said}");
+    assert_eq!(site.marker(), "good");
+    // Written for the branch, it is accepted there.
+    site.git(&["switch", "-q", "-c", "testing/node"]);
+    site.sign_manifest(&[]);
+    site.commit(None);
+    site.push("HEAD:refs/heads/testing/node");
+    site.takes("wip");
+    // A manifest of another repository, and one that names none.
+    site.git(&["switch", "-q", "main"]);
+    site.push(":refs/heads/testing/node");
+    site.write("other");
+    site.sign_manifest(&["--repository", "git.example.org/other"]);
+    site.commit(None);
+    site.push("HEAD:refs/heads/main");
+    site.refuses("is for the repository `git.example.org/other`", "wip");
+    let text = fs::read_to_string(site.path("work/manifest.yaml")).unwrap();
+    let unbound: String =
+        text.lines().filter(|line| !line.starts_with("for:")).map(|line| format!("{line}\n")).collect();
+    fs::write(site.path("work/manifest.yaml"), unbound).unwrap();
+    let done = site.zagent(&["manifest", "sign", "--key", &site.path("alice").display().to_string()]);
+    assert!(done.status.success());
+    site.commit(None);
+    site.push("HEAD:refs/heads/main");
+    site.refuses("does not say which repository and branch it is for", "wip");
+}
+
+/// An old revision with a good signature, offered to a node that has accepted nothing yet, or that was wiped.
+#[test]
+fn a_pinned_first_contact_accepts_nothing_older() {
+    let site = Site::new();
+    site.write("old");
+    site.sign_manifest(&[]);
+    let old = site.commit(Some("alice"));
+    site.write("new");
+    site.sign_manifest(&[]);
+    let new = site.commit(Some("alice"));
+    site.push(&format!("{old}:refs/heads/main"));
+    for pin in ["{serial: 2}".to_owned(), format!("{{commit: {new}}}")] {
+        let trust = |require: &str| {
+            format!("trust: {{require: {require}, allowed_signers: $D/signers, first: {pin}}}\n")
+        };
+        let why =
+            if pin.contains("serial") { "`trust.first.serial` requires 2" } else { "`trust.first.commit`" };
+        for require in ["commit", "manifest", "both"] {
+            site.configure(&trust(require));
+            let (exit, said) = site.turn();
+            assert!(exit != 0 && said.contains(why), "{require} {pin} {exit}: {said}");
+            assert_eq!(site.marker(), "", "{require} {pin}");
+            site.push(&format!("{new}:refs/heads/main"));
+            let said = site.takes("new");
+            assert!(!said.contains("first use"), "{said}");
+            // Wiped: a first contact again.
+            fs::remove_dir_all(site.path("root")).unwrap();
+            fs::remove_file(site.path("marker")).unwrap();
+            site.push(&format!("{old}:refs/heads/main"));
+        }
+    }
+}
+
+/// Without signatures, whoever can push some branch must not control nodes through it.
+#[test]
+fn unsigned_refs_are_ignored_unless_they_are_named() {
+    let site = Site::new();
+    site.configure("");
+    site.write("good");
+    site.commit(None);
+    site.push("HEAD:refs/heads/main");
+    site.takes("good");
+    site.write("evil");
+    let evil = site.commit(None);
+    site.push("HEAD:refs/heads/testing/node");
+    site.takes("good");
+    let record = format!(
+        "schema: 1\nid: r\ncomponent: states\nto: {evil}\ntarget: '*'\nbatch_size: 1\nmode: driver\nbatches: [[node]]\n\
+         current_batch: 0\nphase: apply\nstate: rolling\ncreated: 2026-01-01T00:00:00Z\nserial: 1\n"
+    );
+    site.git(&["switch", "-q", "--orphan", "r"]);
+    fs::write(site.path("work/rollout.yaml"), record).unwrap();
+    site.commit(None);
+    site.push("HEAD:refs/heads/rollout/r");
+    site.takes("good");
+    let config = site.path("zagent.yaml").display().to_string();
+    let status = site.zagent(&["status", "--config", &config]);
+    let said = String::from_utf8(status.stdout).unwrap();
+    assert!(said.contains("`trust.require: none`") && said.contains("`trust.unsigned_refs`"), "{said}");
+    // Asked for by name.
+    site.configure("trust: {unsigned_refs: [testing]}\n");
+    site.takes("evil");
+}
+
+/// An unsigned commit that changes nothing, on a history of its own and dated in the future: nodes are not locked out.
+#[test]
+fn an_unsigned_commit_around_a_signed_manifest_locks_no_node_out() {
+    let site = Site::new();
+    site.configure(MANIFEST);
+    site.write("one");
+    site.sign_manifest(&[]);
+    site.commit(None);
+    site.push("HEAD:refs/heads/main");
+    site.takes("one");
+    let tree = site.git(&["rev-parse", "HEAD^{tree}"]);
+    let evil = {
+        let mut command = Command::new("git");
+        command.current_dir(site.path("work")).args(["commit-tree", "-m", "x", &tree]);
+        for name in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{name}_NAME"), "e").env(format!("GIT_{name}_EMAIL"), "e@example.org");
+            command.env(format!("GIT_{name}_DATE"), "2090-01-01T00:00:00Z");
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
+    };
+    site.push(&format!("{evil}:refs/heads/main"));
+    site.takes("one");
+    site.write("two");
+    site.sign_manifest(&[]);
+    site.commit(None);
+    site.push("HEAD:refs/heads/main");
+    site.takes("two");
+}
+
+/// A server that offers nothing new is noticed before and after the manifest expires.
+#[test]
+fn the_end_of_a_manifest_is_announced_at_every_run() {
+    let site = Site::new();
+    site.configure(MANIFEST);
+    site.write("one");
+    site.sign_manifest(&["--expires", "3d"]);
+    site.commit(None);
+    site.push("HEAD:refs/heads/main");
+    for _ in 0..2 {
+        let said = site.takes("one");
+        assert!(said.contains("the manifest of the current revision expires in 2 days"), "{said}");
+    }
+    let config = site.path("zagent.yaml").display().to_string();
+    for command in ["status", "doctor"] {
+        let done = site.zagent(&[command, "--config", &config]);
+        let said = String::from_utf8(done.stdout).unwrap();
+        assert!(said.contains("expires in 2 days"), "{command}: {said}");
+    }
+}
