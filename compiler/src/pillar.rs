@@ -364,8 +364,31 @@ impl PillarCompiler<'_> {
         }
     }
 
+    /// Reports a pillar SLS that is not there.
+    fn add_missing(&mut self, env: &str, sls: &str, reached: &ReachedBy) {
+        let all = self.session.available_sls(env).unwrap_or_default();
+        let mut diagnostic =
+            Diagnostic::new(codes::NOT_FOUND, format!("pillar SLS `{sls}` not found in environment `{env}`"));
+        diagnostic.hint = Some(match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "if it may be missing, list it with `- ignore_missing: true`".into(),
+        });
+        let diagnostic = self.session.at_requester(diagnostic, reached);
+        self.add_error(
+            format!("Specified SLS '{sls}' in environment '{env}' is not available on the salt master"),
+            diagnostic,
+        );
+    }
+
+    /// Reports an `include` that is not a list.
+    fn add_bad_include(&mut self, sls: &str, include: &Value, spot: RenderedPos) {
+        let text = format!("`include` in the pillar SLS `{sls}` must be a list, not {}", include.kind());
+        let diagnostic = self.session.diagnostic(codes::INCLUDE_NOT_LIST, spot, text);
+        let diagnostic = diagnostic.hint("put a dash before each name: `- name.of.sls`");
+        self.add_error(format!("Include Declaration in SLS '{sls}' is not formed as a list"), diagnostic);
+    }
+
     /// Reads one pillar SLS with its includes merged under it; `None` when there is nothing to merge.
-    #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
     fn read_sls(
         &mut self,
         env: &Arc<str>,
@@ -378,20 +401,7 @@ impl PillarCompiler<'_> {
             if self.ignored.get(env).is_some_and(|i| i.contains(sls)) || !self.session.has_env(env) {
                 return None;
             }
-            let all = self.session.available_sls(env).unwrap_or_default();
-            let mut diagnostic = Diagnostic::new(
-                codes::NOT_FOUND,
-                format!("pillar SLS `{sls}` not found in environment `{env}`"),
-            );
-            diagnostic.hint = Some(match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "if it may be missing, list it with `- ignore_missing: true`".into(),
-            });
-            let diagnostic = self.session.at_requester(diagnostic, &reached);
-            self.add_error(
-                format!("Specified SLS '{sls}' in environment '{env}' is not available on the salt master"),
-                diagnostic,
-            );
+            self.add_missing(env, sls, &reached);
             seen.insert(sls.clone(), Value::empty_map());
             return Some(Value::empty_map());
         };
@@ -426,15 +436,7 @@ impl PillarCompiler<'_> {
                 Some((list, at))
             }
             Some((other, at)) => {
-                let text =
-                    format!("`include` in the pillar SLS `{sls}` must be a list, not {}", other.kind());
-                let diagnostic =
-                    self.session.diagnostic(codes::INCLUDE_NOT_LIST, RenderedPos { file, pos: at }, text);
-                let diagnostic = diagnostic.hint("put a dash before each name: `- name.of.sls`");
-                self.add_error(
-                    format!("Include Declaration in SLS '{sls}' is not formed as a list"),
-                    diagnostic,
-                );
+                self.add_bad_include(sls, &other, RenderedPos { file, pos: at });
                 None
             }
             None => None,

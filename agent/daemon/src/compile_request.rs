@@ -256,7 +256,7 @@ impl CompileRequest {
             external_tops: settings.master_tops.clone(),
             ..LiveHostSettings::new(&*options.id, machine)
         };
-        Ok(Arc::new(LiveHost::new(self.facts(settings, options)?, live)))
+        Ok(Arc::new(LiveHost::new(self.facts(&live.machine, settings, options)?, live)))
     }
 
     /// The machine as templates may use it.
@@ -264,12 +264,13 @@ impl CompileRequest {
         if self.no_commands { machine.without_programs(NO_COMMANDS) } else { machine }
     }
 
-    /// Grains of this host, or from a file.
+    /// Grains of a machine, or from a file.
     ///
     /// # Errors
     /// Fails when the file cannot be read.
     pub fn facts(
         &self,
+        machine: &Machine,
         settings: &Settings,
         options: &CompileOptions,
     ) -> Result<Arc<dyn Grains>, AgentError> {
@@ -277,8 +278,7 @@ impl CompileRequest {
             let facts_dir = Some(settings.facts_dir.clone());
             return Ok(Arc::new(Facts::new(FactSources {
                 facts_dir,
-                machine: self.restrict(Machine::this_host()),
-                ..FactSources::new(&*options.id, parse_facts)
+                ..FactSources::new(&self.restrict(machine.clone()), &*options.id, parse_facts)
             })));
         };
         match read_value(path)? {

@@ -22,6 +22,7 @@ use super::damage::OwnDamage;
 use super::memory::AgentMemory;
 use super::operator_orders::OperatorOrders;
 use super::sync;
+use zagent_host::Machine;
 use zagent_host::facts::{FactSources, Facts, Grains};
 use zagent_host::timezone::local_zone;
 use zagent_states::template_host::recorded_facts::parse_facts;
@@ -57,7 +58,10 @@ const MAX_EXTRA_FACTS: usize = 32;
 /// Grains that targets and strata can use.
 pub(crate) fn reported_facts(settings: &Settings) -> BTreeMap<String, Json> {
     let facts_dir = Some(settings.facts_dir.clone());
-    let facts = Facts::new(FactSources { facts_dir, ..FactSources::new(settings.id.as_str(), parse_facts) });
+    let facts = Facts::new(FactSources {
+        facts_dir,
+        ..FactSources::new(&Machine::this_host(), settings.id.as_str(), parse_facts)
+    });
     let named = settings.rollout.role.as_str();
     let more = settings.rollout.facts.iter().take(MAX_EXTRA_FACTS).map(String::as_str);
     let names = REPORTED_FACTS.into_iter().chain([named]).chain(more);

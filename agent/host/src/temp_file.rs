@@ -84,6 +84,53 @@ impl PrivateTempFile {
     }
 }
 
+/// A directory that only the agent may enter, gone with all that is in it when it is no longer held.
+#[derive(Debug)]
+pub struct PrivateTempDir {
+    dir: tempfile::TempDir,
+    /// Where it is on its machine.
+    path: PathBuf,
+}
+
+impl PrivateTempDir {
+    /// Makes one among the temporary files of a machine.
+    ///
+    /// # Errors
+    /// Fails when it cannot be made.
+    pub fn new(machine: &Machine, prefix: &str) -> io::Result<Self> {
+        let temp = temp_dir(machine);
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(machine.to_host_path(&temp)?)?;
+        let path = temp.join(dir.path().file_name().unwrap_or_default());
+        Ok(Self { dir, path })
+    }
+
+    /// Makes one in a directory of the agent, or, as that is on this host, among the temporary files of another machine.
+    ///
+    /// # Errors
+    /// Fails when it cannot be made.
+    pub fn in_agent_dir(machine: &Machine, agent_dir: &Path, prefix: &str) -> io::Result<Self> {
+        if !machine.is_this_host() {
+            return Self::new(machine, prefix);
+        }
+        std::fs::create_dir_all(agent_dir)?;
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(agent_dir)?;
+        let path = dir.path().to_owned();
+        Ok(Self { dir, path })
+    }
+
+    /// Where it is on its machine.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it is for this process.
+    #[must_use]
+    pub fn host_path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
 impl Drop for PrivateTempFile {
     fn drop(&mut self) {
         // A file that is gone already is what we wanted.

@@ -1,13 +1,15 @@
-//! Local time zone of this host.
+//! A machine in, its local time zone out.
 
 #![expect(clippy::disallowed_methods, reason = "`TZ` overrides the zone of the host")]
 
 use jiff::tz::TimeZone;
 
+use crate::Machine;
+
 /// Where the system defines its time zone.
 const LOCAL: &str = "/etc/localtime";
 
-/// The local time zone.
+/// The local time zone of this host.
 ///
 /// ## Why not ask jiff
 /// Its `TimeZone::system` needs the name of the zone and searches the whole zone database for it: a
@@ -18,6 +20,16 @@ pub fn local_zone() -> TimeZone {
         return TimeZone::system();
     }
     let rules = std::fs::read(LOCAL).ok().and_then(|bytes| TimeZone::tzif("Local", &bytes).ok());
+    rules.unwrap_or(TimeZone::UTC)
+}
+
+/// The local time zone of a machine.
+#[must_use]
+pub fn zone_of(machine: &Machine) -> TimeZone {
+    if machine.is_this_host() {
+        return local_zone();
+    }
+    let rules = machine.read_bytes(LOCAL).ok().and_then(|bytes| TimeZone::tzif("Local", &bytes).ok());
     rules.unwrap_or(TimeZone::UTC)
 }
 

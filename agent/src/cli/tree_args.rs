@@ -10,6 +10,7 @@ use super::settings;
 use zagent_daemon::compile_job::CompileJob;
 use zagent_daemon::compile_request::CompileRequest;
 use zagent_daemon::error::AgentError;
+use zagent_host::Machine;
 use zagent_host::facts::Grains;
 
 /// What to compile, and for which node
@@ -122,7 +123,7 @@ impl TreeArgs {
     /// Grains of this host, or from a file.
     pub(super) fn facts(&self) -> Result<Arc<dyn Grains>, AgentError> {
         let (request, settings) = (self.request()?, settings::load(self.config.as_deref())?);
-        request.facts(&settings, &request.options(&settings)?)
+        request.facts(&Machine::this_host(), &settings, &request.options(&settings)?)
     }
 }
 

@@ -11,7 +11,9 @@
 )]
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,11 +22,12 @@ use zagent_compiler::{Compat, FunctionCall, Plan, TemplateHost};
 use zagent_config::{Map, Value};
 use zagent_host::disk::Disk;
 use zagent_host::exec::ExecCommand;
+use zagent_host::facts::{FactSources, Facts, Grains};
 use zagent_host::fs::Overlay;
 use zagent_host::undo::{self, JournalReader, RevertOptions, UndoJournal};
 use zagent_host::{CancelToken, Machine};
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
-use zagent_states::template_host::recorded_facts::RecordedFacts;
+use zagent_states::template_host::recorded_facts::{RecordedFacts, parse_facts};
 use zagent_states::testing::{TestFiles, apply_line, check_line, chunk};
 use zagent_states::{FileTemplate, RenderTemplate, RunShared, State, StateCtx};
 
@@ -77,7 +80,7 @@ impl SecondMachine {
         );
         fs::create_dir(dir.path().join("tmp")).unwrap();
         symlink(outside.path(), dir.path().join("etc/escape")).unwrap();
-        for program in ["/bin/sh", "/bin/cat"] {
+        for program in ["/bin/sh", "/bin/cat", "/bin/tar"] {
             copy_program(dir.path(), Path::new(program));
         }
         let machine = Machine::at_root(dir.path()).unwrap();
@@ -114,6 +117,14 @@ impl SecondMachine {
             cache_dir: self.outside.path(),
             staging_dir: self.outside.path(),
         }
+    }
+
+    /// Writes a file of the machine.
+    fn write(&self, path: &str, content: &[u8], mode: u32) {
+        let file = self.at(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, content).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
     }
 
     /// Where a path of the machine is on this host.
@@ -272,4 +283,134 @@ fn commands_run_below_the_root() {
     let script = apply_line(build("cmd.script", "/srv/script", "{}").apply(&ctx));
     assert!(script.starts_with("true") && script.contains("inside the second machine"), "{script}");
     assert_eq!(host_snapshot(), before);
+}
+
+/// An archive with one file in one directory.
+fn tar_archive() -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("app")).unwrap();
+    fs::write(dir.path().join("app/a"), "1").unwrap();
+    let packed = Machine::this_host().run(&ExecCommand::new("tar").args([
+        "-C",
+        &dir.path().to_string_lossy(),
+        "-c",
+        "app",
+    ]));
+    packed.unwrap().stdout
+}
+
+/// Serves one content to as many requests on this host; gives its address.
+fn serve(content: Vec<u8>, name: &str, requests: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/{name}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(requests) {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", content.len());
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&content).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn archives_and_downloads_arrive_below_the_root() {
+    if !may_enter_roots("archives_and_downloads_arrive_below_the_root") {
+        return;
+    }
+    let before = host_snapshot();
+    let second = SecondMachine::new();
+    let disk = second.machine.disk(None);
+    let ctx = second.ctx(&disk, None);
+    let archive = tar_archive();
+    second.write("/srv/app.tar", &archive, 0o644);
+    let address = serve(archive, "app.tar", 1);
+    for (target, source) in [("/opt/local", "/srv/app.tar"), ("/opt/fetched", &*address)] {
+        let args = format!(r#"{{"source": "{source}", "skip_verify": true}}"#);
+        let applied = apply_line({
+            let mut state = build("archive.extracted", target, &args);
+            let checked = check_line(state.check(&ctx));
+            assert!(checked.starts_with("null"), "{source}: {checked}");
+            state.apply(&ctx)
+        });
+        assert!(applied.starts_with("true"), "{source}: {applied}");
+        assert_eq!(fs::read_to_string(second.at(&format!("{target}/app/a"))).unwrap(), "1");
+        let again = check_line(build("archive.extracted", target, &args).check(&ctx));
+        assert!(again.starts_with("true"), "{source}: {again}");
+        assert!(!Path::new(target).exists());
+    }
+    assert_eq!(fs::read_dir(second.at("/tmp")).unwrap().count(), 0, "nothing is left on the machine");
+
+    let address = serve(b"fetched\n".to_vec(), "conf", 1);
+    let args = format!(r#"{{"source": "{address}", "skip_verify": true, "makedirs": true}}"#);
+    let name = format!("{OWN_DIR}/fetched");
+    let fetched = apply_line(build("file.managed", &name, &args).apply(&ctx));
+    assert!(fetched.starts_with("true"), "{fetched}");
+    assert_eq!(fs::read_to_string(second.at(&name)).unwrap(), "fetched\n");
+    assert_eq!(host_snapshot(), before);
+}
+
+#[test]
+fn facts_of_ones_own_are_those_of_the_root() {
+    if !may_enter_roots("facts_of_ones_own_are_those_of_the_root") {
+        return;
+    }
+    let second = SecondMachine::new();
+    second.write("/etc/zagent/facts.d/10-role.yaml", b"role: box\n", 0o644);
+    let script = b"#!/bin/sh\necho \"place: $(cat /etc/marker)\"\n";
+    second.write("/etc/zagent/facts.d/20-place", script, 0o755);
+    let facts_dir = Some("/etc/zagent/facts.d".into());
+    let facts =
+        Facts::new(FactSources { facts_dir, ..FactSources::new(&second.machine, "box", parse_facts) });
+    assert_eq!(facts.get("role"), Some("box".into()), "{:?}", facts.warnings());
+    assert_eq!(facts.get("place"), Some("inside the second machine".into()), "{:?}", facts.warnings());
+}
+
+/// Rules of a time zone that is nine hours ahead all the time.
+fn nine_hours_ahead() -> Vec<u8> {
+    let header = |counts: [u32; 6]| {
+        let mut bytes = [&b"TZif2"[..], &[0; 15]].concat();
+        counts.iter().for_each(|count| bytes.extend(count.to_be_bytes()));
+        bytes
+    };
+    let block = |offset: i32| [&offset.to_be_bytes()[..], &[0, 0], b"BOX\0"].concat();
+    let part = [header([0, 0, 0, 0, 1, 4]), block(9 * 3600)].concat();
+    [&part[..], &part[..], b"\nBOX-9\n"].concat()
+}
+
+#[test]
+fn the_time_zone_is_that_of_the_root() {
+    let second = SecondMachine::new();
+    second.write("/usr/share/zoneinfo/Box/Zone", &nine_hours_ahead(), 0o644);
+    let disk = second.machine.disk(None);
+    let ctx = second.ctx(&disk, None);
+    let before = fs::symlink_metadata("/etc/localtime").ok().map(|meta| (meta.ino(), meta.mtime()));
+    let ask = |function: &str| {
+        second.host.call(&FunctionCall { function: function.into(), args: Vec::new(), kwargs: Map::new() })
+    };
+    assert_eq!(ask("timezone.get_offset"), Ok("+0000".into()), "a root without a zone");
+    let set = apply_line(build("timezone.system", "Box/Zone", r#"{"utc": false}"#).apply(&ctx));
+    assert!(set.starts_with("true"), "{set}");
+    assert_eq!(ask("timezone.get_zone"), Ok("Box/Zone".into()));
+    assert_eq!(ask("timezone.get_offset"), Ok("+0900".into()));
+    assert_eq!(fs::symlink_metadata("/etc/localtime").ok().map(|meta| (meta.ino(), meta.mtime())), before);
+}
+
+#[test]
+fn a_reboot_does_nothing_below_another_root() {
+    if !may_enter_roots("a_reboot_does_nothing_below_another_root") {
+        return;
+    }
+    let second = SecondMachine::new();
+    second.write("/sbin/shutdown", b"#!/bin/sh\necho called > /srv/shut\n", 0o755);
+    for function in ["system.reboot", "system.shutdown", "system.poweroff", "system.halt"] {
+        let call = FunctionCall { function: function.into(), args: Vec::new(), kwargs: Map::new() };
+        let said =
+            second.host.call_mutating(&call).map(|value| value.as_str().unwrap_or_default().to_owned());
+        assert!(said.as_ref().is_ok_and(|said| said.starts_with("nothing is done")), "{function}: {said:?}");
+    }
+    assert!(!second.dir.path().join("srv/shut").exists());
 }

@@ -19,7 +19,6 @@ pub(crate) fn verify(session: &CompileSession, high: &HighData, diagnostics: &mu
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
 fn verify_decl(
     session: &CompileSession,
     id: &str,
@@ -55,6 +54,38 @@ fn verify_decl(
             return;
         }
     };
+    let functions = verify_items(session, id, body, (decl, args), diagnostics);
+    match functions.len() {
+        1 => {}
+        0 => diagnostics.push(
+            session
+                .diagnostic(
+                    declaration::NO_FUNCTION,
+                    spot,
+                    format!("`{}` of `{id}` has no function", decl.key),
+                )
+                .hint(format!("write `{}.FUNCTION:`", decl.key)),
+        ),
+        _ => diagnostics.push(
+            session
+                .diagnostic(
+                    declaration::MANY_FUNCTIONS,
+                    spot,
+                    format!("`{}` of `{id}` has more than one function: {}", decl.key, functions.join(", ")),
+                )
+                .hint("use one function per module and id: declare a second id"),
+        ),
+    }
+}
+
+/// Reports malformed items of a state's list; gives the functions that it names.
+fn verify_items<'d>(
+    session: &CompileSession,
+    id: &str,
+    body: &IdDecl,
+    (decl, args): (&'d StateDecl, &'d List),
+    diagnostics: &mut Diagnostics,
+) -> Vec<&'d str> {
     let mut functions: Vec<&str> = decl.key.split_once('.').map(|(_, f)| f).into_iter().collect();
     for (i, arg) in args.iter().enumerate() {
         match arg {
@@ -86,27 +117,7 @@ fn verify_decl(
             _ => {}
         }
     }
-    match functions.len() {
-        1 => {}
-        0 => diagnostics.push(
-            session
-                .diagnostic(
-                    declaration::NO_FUNCTION,
-                    spot,
-                    format!("`{}` of `{id}` has no function", decl.key),
-                )
-                .hint(format!("write `{}.FUNCTION:`", decl.key)),
-        ),
-        _ => diagnostics.push(
-            session
-                .diagnostic(
-                    declaration::MANY_FUNCTIONS,
-                    spot,
-                    format!("`{}` of `{id}` has more than one function: {}", decl.key, functions.join(", ")),
-                )
-                .hint("use one function per module and id: declare a second id"),
-        ),
-    }
+    functions
 }
 
 fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, diagnostics: &mut Diagnostics) {

@@ -1,6 +1,6 @@
 //! The facts directory and the configuration into facts of one's own, each with its origin.
 //!
-//! The law: a file that cannot be used is a warning. It keeps no other fact away and holds nobody up.
+//! A file that cannot be used is a warning. It keeps no other fact away and holds nobody up.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -11,7 +11,9 @@ use zagent_config::{Map, Value, trusted_path};
 
 use super::tree::has_extension;
 use super::{FactOrigin, FactSources};
+use crate::Machine;
 use crate::exec::{ExecCommand, ExitReason};
+use crate::fs::FileSystem;
 
 /// The most that a file of facts, or what an executable prints, may hold.
 const MAX_BYTES: u64 = 1 << 20;
@@ -53,15 +55,15 @@ impl CustomFacts {
     }
 
     fn read_dir(&mut self, dir: &Path, sources: &FactSources) {
-        if let Err(error) = trusted_path::verify(dir) {
-            return self.warn(dir, format!("{error}; {}", error.hint()));
+        if let Err(why) = verify_owner(dir, &sources.machine) {
+            return self.warn(dir, why);
         }
-        let entries = match std::fs::read_dir(dir) {
+        let entries = match sources.machine.disk(None).read_dir(dir) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
-            Err(e) => return self.warn(dir, e.to_string()),
+            Err(e) if e.is_not_found() => return,
+            Err(e) => return self.warn(dir, e.source.to_string()),
         };
-        let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+        let mut paths: Vec<PathBuf> = entries.into_iter().map(|(name, _)| dir.join(name)).collect();
         paths.sort_unstable();
         for path in paths.iter().filter(|p| !is_hidden(p)) {
             match load_facts(path, sources) {
@@ -93,17 +95,27 @@ fn is_hidden(path: &Path) -> bool {
     name.starts_with('.') || name.ends_with('~') || name.contains(".dpkg-") || name.ends_with(".rpmnew")
 }
 
+/// Refuses what somebody else can change. Of another machine only the path itself is looked at: who owns the way to it is
+/// nobody of this host.
+fn verify_owner(path: &Path, machine: &Machine) -> Result<(), String> {
+    if machine.is_this_host() {
+        return trusted_path::verify(path).map_err(|error| format!("{error}; {}", error.hint()));
+    }
+    let is_open = machine.metadata(path).is_ok_and(|meta| meta.mode() & 0o002 != 0);
+    if is_open { Err("everybody may write to it".into()) } else { Ok(()) }
+}
+
 fn load_facts(path: &Path, sources: &FactSources) -> Result<Map, String> {
-    let metadata = std::fs::metadata(path).map_err(|e| e.to_string())?;
+    let metadata = sources.machine.metadata(path).map_err(|e| e.to_string())?;
     if metadata.is_dir() {
         return Ok(Map::new());
     }
     if !metadata.is_file() {
         return Err("it is not a file".into());
     }
-    trusted_path::verify(path).map_err(|error| format!("{error}; {}", error.hint()))?;
+    verify_owner(path, &sources.machine)?;
     let text = if ["yaml", "yml", "json"].iter().any(|e| has_extension(path, e)) {
-        read_text(path, &metadata)?
+        read_text(path, &metadata, &sources.machine)?
     } else if metadata.mode() & 0o111 != 0 {
         run_executable(path, sources)?
     } else {
@@ -117,11 +129,12 @@ fn load_facts(path: &Path, sources: &FactSources) -> Result<Map, String> {
     }
 }
 
-fn read_text(path: &Path, metadata: &Metadata) -> Result<String, String> {
+fn read_text(path: &Path, metadata: &Metadata, machine: &Machine) -> Result<String, String> {
     if metadata.len() > MAX_BYTES {
         return Err(format!("it is larger than {MAX_BYTES} bytes"));
     }
-    std::fs::read_to_string(path).map_err(|e| e.to_string())
+    let bytes = machine.read_bytes(path).map_err(|e| e.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into())
 }
 
 fn run_executable(path: &Path, sources: &FactSources) -> Result<String, String> {

@@ -38,10 +38,9 @@ use zagent_config::{Map, Value};
 pub use custom::FactWarning;
 pub use system::{IpWithPrefix, LiveSystem, NetInterface, System};
 
+use crate::Machine;
 use custom::CustomFacts;
 use tree::FactsRoot;
-
-use crate::Machine;
 
 /// Where facts of one's own are looked for when nothing else is said.
 pub(crate) const FACTS_DIR: &str = zagent_config::paths::DEFAULT_FACTS_DIR;
@@ -91,30 +90,31 @@ pub struct FactSources {
     pub id: String,
     /// The fact `master`.
     pub master: String,
-    /// The directory of facts of one's own, seen from the agent (not from `root`).
+    /// The machine that the facts directory is on; it starts the executables there, or refuses to.
+    pub machine: Machine,
+    /// The directory of facts of one's own, as the machine sees it.
     pub facts_dir: Option<PathBuf>,
     /// Facts that the configuration gives; they win over all others.
     pub grains: Map,
     /// How long one executable of the facts directory may run.
     pub time_limit: Duration,
-    /// What starts the executables of the facts directory, or refuses to.
-    pub machine: Machine,
     /// Reads YAML.
     pub parse_yaml: ParseYaml,
 }
 
 impl FactSources {
-    /// The machine that this process runs on, with the default facts directory.
-    pub fn new(id: impl Into<String>, parse_yaml: ParseYaml) -> Self {
+    /// A machine with the default facts directory. Its kernel is the one of this host.
+    pub fn new(machine: &Machine, id: impl Into<String>, parse_yaml: ParseYaml) -> Self {
+        let root = if machine.is_this_host() { None } else { machine.to_host_path("/").ok() };
         Self {
-            root: PathBuf::from("/"),
+            root: root.unwrap_or_else(|| PathBuf::from("/")),
+            machine: machine.clone(),
             system: Box::new(LiveSystem),
             id: id.into(),
             master: DEFAULT_MASTER.into(),
             facts_dir: Some(FACTS_DIR.into()),
             grains: Map::new(),
             time_limit: TIME_LIMIT,
-            machine: Machine::this_host(),
             parse_yaml,
         }
     }
@@ -261,8 +261,10 @@ mod tests {
 
     #[test]
     fn a_group_gives_only_names_it_promised_and_no_name_twice() {
-        let facts =
-            Facts::new(FactSources { facts_dir: None, ..FactSources::new("web-01", |_| Ok(Value::Null)) });
+        let facts = Facts::new(FactSources {
+            facts_dir: None,
+            ..FactSources::new(&Machine::this_host(), "web-01", |_| Ok(Value::Null))
+        });
         let mut seen = std::collections::BTreeSet::new();
         for (index, group) in GROUPS.iter().enumerate() {
             for name in group.names {
@@ -294,7 +296,10 @@ mod tests {
 
     #[test]
     fn this_machine_agrees_with_its_kernel() {
-        let facts = Facts::new(FactSources { facts_dir: None, ..FactSources::new("x", |_| Ok(Value::Null)) });
+        let facts = Facts::new(FactSources {
+            facts_dir: None,
+            ..FactSources::new(&Machine::this_host(), "x", |_| Ok(Value::Null))
+        });
         let cpus = std::thread::available_parallelism().unwrap().get();
         assert!(facts.get("num_cpus").unwrap().as_int() >= i64::try_from(cpus).ok());
         assert_eq!(facts.get("kernel"), Some("Linux".into()));

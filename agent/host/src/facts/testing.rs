@@ -127,7 +127,7 @@ impl FactsFixture {
             root: self.dir.path().to_owned(),
             system: Box::new(self.system.clone()),
             facts_dir: None,
-            ..FactSources::new("web-01", parse_plain_yaml)
+            ..FactSources::new(&crate::Machine::this_host(), "web-01", parse_plain_yaml)
         }
     }
 

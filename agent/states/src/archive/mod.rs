@@ -28,6 +28,10 @@ use crate::{
     StateModule,
 };
 use zagent_host::fs::{FileKind, FileMeta, Stat};
+use zagent_host::temp_file::PrivateTempDir;
+
+/// Name of a staged archive in its directory.
+const STAGED_ARCHIVE: &str = "archive";
 
 /// The module `archive`.
 pub(crate) const MODULE: StateModule = StateModule {
@@ -200,7 +204,7 @@ impl ArchiveExtracted {
         }
         let archive = self.fetch_archive(ctx)?;
         let more = ChunkArgs::new(&self.chunk).text("list_options")?;
-        let members = self.format.list_members(ctx, archive.path(), self.strip, more.as_deref())?;
+        let members = self.format.list_members(ctx, &archive.path(), self.strip, more.as_deref())?;
         let text: String = members.iter().map(ArchiveMember::to_cache_line).collect();
         write_cache_note(&note(ctx.staging_dir), &text)?;
         Ok(members)
@@ -251,7 +255,7 @@ impl ArchiveExtracted {
         Ok(Some(sum.map_err(StateError::new)?))
     }
 
-    /// The archive as a file of this host.
+    /// The archive as a file of the machine.
     fn fetch_archive(&self, ctx: &StateCtx<'_>) -> Result<LocalArchive, StateError> {
         let env: &str = &self.chunk.env;
         let found = self.sources.locate_source(ctx, env, &self.target.display().to_string());
@@ -262,23 +266,24 @@ impl ArchiveExtracted {
             LocatedSource::Held(bytes) => bytes,
             LocatedSource::File(path) => {
                 // What came over the network was verified by who fetched it.
-                if matches!(sources::parse_location(&source.text), ContentLocation::Local(_))
+                let is_local = matches!(sources::parse_location(&source.text), ContentLocation::Local(_));
+                if is_local
                     && let Some(sum) = self.source_digest(ctx)?
-                    && sum.algorithm.digest_file(&path).map_err(io)? != sum.digits
+                    && sum.algorithm.digest_file(&ctx.machine.to_host_path(&path).map_err(io)?).map_err(io)?
+                        != sum.digits
                 {
                     let digits = sum.digits;
                     return Err(StateError::new(format!(
                         "{shown} does not match the desired source_hash {digits}"
                     )));
                 }
-                return Ok(LocalArchive::Existing(path));
+                if is_local || ctx.machine.is_this_host() {
+                    return Ok(LocalArchive::Existing(path));
+                }
+                return LocalArchive::stage(ctx, |to| std::fs::copy(&path, to).map(drop)).map_err(io);
             }
         };
-        std::fs::create_dir_all(ctx.staging_dir).map_err(io)?;
-        let mut file =
-            tempfile::Builder::new().prefix(".archive-").tempfile_in(ctx.staging_dir).map_err(io)?;
-        std::io::Write::write_all(&mut file, &bytes).map_err(io)?;
-        Ok(LocalArchive::Temporary(file))
+        LocalArchive::stage(ctx, |to| AtomicFile::cached(0o600).write(to, &bytes)).map_err(io)
     }
 
     /// Removes what has to go before; says what it was.
@@ -302,7 +307,7 @@ impl ArchiveExtracted {
         let unpacked = UnpackDir::new(ctx)?;
         let said = self.format.unpack(
             ctx,
-            archive.path(),
+            &archive.path(),
             unpacked.path(),
             self.options.as_deref(),
             password.as_deref(),
@@ -343,18 +348,26 @@ impl ArchiveExtracted {
     }
 }
 
-/// An archive on this host.
+/// An archive on the machine.
 enum LocalArchive {
     Existing(PathBuf),
-    Temporary(tempfile::NamedTempFile),
+    /// A copy, as long as it is needed.
+    Staged(PrivateTempDir),
 }
 
 impl LocalArchive {
-    fn path(&self) -> &Path {
+    fn path(&self) -> PathBuf {
         match self {
-            Self::Existing(path) => path,
-            Self::Temporary(file) => file.path(),
+            Self::Existing(path) => path.clone(),
+            Self::Staged(dir) => dir.path().join(STAGED_ARCHIVE),
         }
+    }
+
+    /// Lets `write` put a copy where only the agent reaches it.
+    fn stage(ctx: &StateCtx<'_>, write: impl FnOnce(&Path) -> std::io::Result<()>) -> std::io::Result<Self> {
+        let dir = PrivateTempDir::in_agent_dir(ctx.machine, ctx.staging_dir, ".archive-")?;
+        write(&dir.host_path().join(STAGED_ARCHIVE))?;
+        Ok(Self::Staged(dir))
     }
 }
 

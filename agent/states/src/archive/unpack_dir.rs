@@ -4,18 +4,16 @@
 //! `StateCtx::fs`, each entry noted as a file is (held by `links_may_not_lead_out`, `an_archive_is_unpacked_once`).
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
-
-use tempfile::TempDir;
 
 use crate::file::owner::OwnerIds;
 use crate::{StateCtx, StateError};
 use zagent_host::fs::{FileKind, FileMeta, Stat};
+use zagent_host::temp_file::PrivateTempDir;
 
 /// A directory of the agent, gone when it is no longer held.
-pub(crate) struct UnpackDir(TempDir);
+pub(crate) struct UnpackDir(PrivateTempDir);
 
 fn io_failure(path: &Path) -> impl Fn(io::Error) -> StateError {
     let path = path.display().to_string();
@@ -25,8 +23,7 @@ fn io_failure(path: &Path) -> impl Fn(io::Error) -> StateError {
 impl UnpackDir {
     /// An empty directory that only the agent may enter, in one of its own: nobody can put another in its place.
     pub(crate) fn new(ctx: &StateCtx<'_>) -> Result<Self, StateError> {
-        fs::create_dir_all(ctx.staging_dir).map_err(io_failure(ctx.staging_dir))?;
-        let made = tempfile::Builder::new().prefix(".unpacked-").tempdir_in(ctx.staging_dir);
+        let made = PrivateTempDir::in_agent_dir(ctx.machine, ctx.staging_dir, ".unpacked-");
         made.map(Self).map_err(io_failure(ctx.staging_dir))
     }
 

@@ -19,6 +19,7 @@ use crate::shared::store_plan::{ReactionArgs, RunsAlways, StoreFunction, StoreMo
 use crate::shared::store_undo::StoreUndo;
 use crate::state_module::StateModule;
 use crate::{BuildResult, ChunkArgs, StateCtx, StateError, Undoable};
+use zagent_host::Tools;
 use zagent_host::command_options::value_text;
 
 /// The module `docker_container`.
@@ -126,7 +127,24 @@ fn create_commands(given: &NamedArgs<'_>, called: &str, image: &str) -> Result<V
     Ok(all)
 }
 
-#[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
+/// What of a container is not as declared, its image included.
+fn container_differences(
+    given: &NamedArgs<'_>,
+    now: &Value,
+    image: &str,
+    (engine, tools): (&ContainerEngine, &Tools<'_>),
+) -> Result<Map, StateError> {
+    let found = engine.inspect(tools, "image", image)?;
+    let mut differing = differences(given, now, found.as_ref())?;
+    if given.get("image").is_some()
+        && found.as_ref().is_none_or(|i| json_field(i, "Id") != json_field(now, "Image"))
+    {
+        let new = found.map_or(Value::from(image), |i| json_field(&i, "Id"));
+        differing.insert("Image", Map::from_iter([("old", json_field(now, "Image")), ("new", new)]));
+    }
+    Ok(differing)
+}
+
 fn plan_running(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
@@ -137,17 +155,10 @@ fn plan_running(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, 
         (None, Some(now)) => value_text(&json_field(now, "Config.Image")),
         (None, None) => return Err(StateError::new("The 'image' argument is required")),
     };
-    let mut differing = Map::new();
-    if let Some(now) = &now {
-        let found = engine.inspect(&tools, "image", &image)?;
-        differing = differences(given, now, found.as_ref())?;
-        if given.get("image").is_some()
-            && found.as_ref().is_none_or(|i| json_field(i, "Id") != json_field(now, "Image"))
-        {
-            let new = found.map_or(Value::from(image.as_str()), |i| json_field(&i, "Id"));
-            differing.insert("Image", Map::from_iter([("old", json_field(now, "Image")), ("new", new)]));
-        }
-    }
+    let differing = match &now {
+        Some(now) => container_differences(given, now, &image, (&engine, &tools))?,
+        None => Map::new(),
+    };
     let is_up = now.as_ref().is_some_and(|n| container_status(n) == "running");
     let replaces = now.is_some() && (!differing.is_empty() || given.is_enabled("force"));
     let mut changes = Map::new();

@@ -37,7 +37,42 @@ pub(crate) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     STATES.build(fun, args)
 }
 
-#[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
+/// The words that create a network.
+fn create_command(given: &NamedArgs<'_>, name: &str) -> Vec<String> {
+    let mut make = to_strings(&["network", "create"]);
+    for (key, option) in
+        [("driver", "--driver"), ("subnet", "--subnet"), ("gateway", "--gateway"), ("ip_range", "--ip-range")]
+    {
+        make.extend(given.text(key).map(|v| format!("{option}={v}")));
+    }
+    for (key, option) in
+        [("internal", "--internal"), ("attachable", "--attachable"), ("enable_ipv6", "--ipv6")]
+    {
+        make.extend(given.is_enabled(key).then(|| option.to_owned()));
+    }
+    for (key, option) in [("driver_opts", "--opt"), ("options", "--opt"), ("labels", "--label")] {
+        make.extend(
+            given.pairs(key).iter().map(|(k, v)| format!("{option}={}={}", value_text(k), value_text(v))),
+        );
+    }
+    make.extend(to_strings(&["--", name]));
+    make
+}
+
+/// Refuses a network whose driver is another than the declared one: it cannot be changed.
+fn verify_driver(given: &NamedArgs<'_>, now: &Value, name: &str) -> Result<(), StateError> {
+    let Some(driver) = given.text("driver") else { return Ok(()) };
+    let has = [json_field(now, "Driver"), json_field(now, "driver")]
+        .iter()
+        .find(|v| !v.is_null())
+        .map(value_text)
+        .unwrap_or_default();
+    if has == driver {
+        return Ok(());
+    }
+    Err(StateError::new(format!("Network '{name}' is there with the driver '{has}', not '{driver}'")))
+}
+
 fn network_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
     let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
@@ -52,17 +87,8 @@ fn network_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePla
     };
     let joining: Vec<String> =
         given.text_list("containers").unwrap_or_default().into_iter().filter(|c| !is_in(c)).collect();
-    if let (Some(now), Some(driver)) = (&now, given.text("driver")) {
-        let has = [json_field(now, "Driver"), json_field(now, "driver")]
-            .iter()
-            .find(|v| !v.is_null())
-            .map(value_text)
-            .unwrap_or_default();
-        if has != driver {
-            return Err(StateError::new(format!(
-                "Network '{name}' is there with the driver '{has}', not '{driver}'"
-            )));
-        }
+    if let Some(now) = &now {
+        verify_driver(given, now, &name)?;
     }
     if now.is_some() && joining.is_empty() {
         return Ok(StatePlan::InSync(format!(
@@ -71,27 +97,7 @@ fn network_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePla
     }
     let mut all = Vec::new();
     if now.is_none() {
-        let mut make = to_strings(&["network", "create"]);
-        for (key, option) in [
-            ("driver", "--driver"),
-            ("subnet", "--subnet"),
-            ("gateway", "--gateway"),
-            ("ip_range", "--ip-range"),
-        ] {
-            make.extend(given.text(key).map(|v| format!("{option}={v}")));
-        }
-        for (key, option) in
-            [("internal", "--internal"), ("attachable", "--attachable"), ("enable_ipv6", "--ipv6")]
-        {
-            make.extend(given.is_enabled(key).then(|| option.to_owned()));
-        }
-        for (key, option) in [("driver_opts", "--opt"), ("options", "--opt"), ("labels", "--label")] {
-            make.extend(
-                given.pairs(key).iter().map(|(k, v)| format!("{option}={}={}", value_text(k), value_text(v))),
-            );
-        }
-        make.extend(to_strings(&["--", &name]));
-        all.push(make);
+        all.push(create_command(given, &name));
     }
     all.extend(joining.iter().map(|c| to_strings(&["network", "connect", "--", &name, c])));
     let mut changes = Map::new();

@@ -14,6 +14,7 @@ use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
     Verdict,
 };
+use zagent_host::timezone::zone_of;
 
 /// Backups to thin out.
 #[derive(Debug)]
@@ -21,7 +22,8 @@ struct FileRetentionSchedule {
     path: PathBuf,
     rules: Vec<(RetentionRule, usize)>,
     format: Option<String>,
-    timezone: TimeZone,
+    /// None for that of the machine.
+    timezone: Option<TimeZone>,
 }
 
 /// Which backups a rule keeps: the first of each such span of time, or each.
@@ -52,10 +54,10 @@ pub(crate) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     let retain = args.map("retain")?.ok_or_else(|| missing_argument(args, "retain"))?;
     let rules = retain.iter().map(|(rule, count)| parse_rule(rule, count)).collect::<Result<_, _>>()?;
     let timezone = match args.text("timezone")?.filter(|t| !t.is_empty()) {
-        None => TimeZone::system(),
-        Some(name) => TimeZone::get(&name).map_err(|_| {
+        None => None,
+        Some(name) => Some(TimeZone::get(&name).map_err(|_| {
             StateError::new(format!("`timezone` must be a time zone such as `UTC`, not `{name}`"))
-        })?,
+        })?),
     };
     Ok(Box::new(FileRetentionSchedule {
         path: super::args::expand_home(&name),
@@ -119,6 +121,7 @@ impl FileRetentionSchedule {
         if !is_dir(ctx, &self.path)? {
             return Err(StateError::new("Name provided to file.retention must be a directory"));
         }
+        let zone = self.timezone.clone().unwrap_or_else(|| zone_of(ctx.machine));
         let mut backups: BTreeMap<(DateTime, i128), String> = BTreeMap::new();
         let mut verdict =
             RetentionPlan { ignored: [".".into(), "..".into()].into(), ..RetentionPlan::default() };
@@ -129,7 +132,7 @@ impl FileRetentionSchedule {
                 (Some(_), None) => None,
                 (None, _) => ctx.fs.lstat(&self.path.join(&name))?.and_then(|found| {
                     let time = Timestamp::from_nanosecond(found.mtime).ok()?;
-                    Some((time.to_zoned(self.timezone.clone()).datetime(), found.mtime))
+                    Some((time.to_zoned(zone.clone()).datetime(), found.mtime))
                 }),
             };
             match time {

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use zagent_config::py_regex::PyRegex;
 use zagent_config::{Map, Value};
@@ -14,6 +12,7 @@ use crate::{
 };
 use zagent_config::error_chain;
 use zagent_host::fs::{FileKind, Stat};
+use zagent_host::timezone::zone_of;
 
 /// Nested directories before it gives up: links may lead in a circle.
 const DEPTH: usize = 64;
@@ -122,7 +121,8 @@ impl FileTidied {
             )));
         }
         let mut found = Vec::new();
-        self.walk(ctx, &self.path, Zoned::now().date(), 0, &mut found)?;
+        let today = Timestamp::now().to_zoned(zone_of(ctx.machine));
+        self.walk(ctx, &self.path, &today, 0, &mut found)?;
         Ok(found)
     }
 
@@ -130,7 +130,7 @@ impl FileTidied {
         &self,
         ctx: &StateCtx<'_>,
         dir: &Path,
-        today: Date,
+        today: &Zoned,
         depth: usize,
         found: &mut Vec<PathBuf>,
     ) -> Result<(), StateError> {
@@ -156,7 +156,7 @@ impl FileTidied {
         Ok(())
     }
 
-    fn is_due(&self, path: &Path, entry: &Stat, today: Date) -> bool {
+    fn is_due(&self, path: &Path, entry: &Stat, today: &Zoned) -> bool {
         let may_go = match entry.kind {
             FileKind::Link => self.rmlinks,
             FileKind::Dir => self.rmdirs,
@@ -184,10 +184,10 @@ impl FileTidied {
 }
 
 /// Days between a time and today.
-fn age_in_days(nanoseconds: i128, today: Date) -> i64 {
+fn age_in_days(nanoseconds: i128, today: &Zoned) -> i64 {
     let Ok(time) = Timestamp::from_nanosecond(nanoseconds) else { return 0 };
-    let day = time.to_zoned(TimeZone::system()).date();
-    today.since(day).map_or(0, |span| i64::from(span.get_days()).abs())
+    let day = time.to_zoned(today.time_zone().clone()).date();
+    today.date().since(day).map_or(0, |span| i64::from(span.get_days()).abs())
 }
 
 fn removed_changes(paths: &[PathBuf]) -> Map {
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn age_is_counted_in_days() {
-        let today = Zoned::now().date();
-        assert_eq!(age_in_days(Timestamp::now().as_nanosecond(), today), 0);
-        assert!(age_in_days(0, today) > 19_000);
+        let today = Zoned::now();
+        assert_eq!(age_in_days(Timestamp::now().as_nanosecond(), &today), 0);
+        assert!(age_in_days(0, &today) > 19_000);
     }
 }

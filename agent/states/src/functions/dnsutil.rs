@@ -5,4 +5,4 @@ use crate::exec_function::{ExecFunction, query_fn};
 
 /// The execution functions of `dnsutil`.
 pub(crate) const TABLE: &[ExecFunction] =
-    &[query_fn("dnsutil.serial", "zone? update?", |_, _| strftime("%Y%m%d01"))];
+    &[query_fn("dnsutil.serial", "zone? update?", |m, _| strftime(m, "%Y%m%d01"))];

@@ -13,6 +13,7 @@ use crate::exec_function::{ExecFunction, flag_arg, query_fn, string_list, text_a
 use zagent_host::Machine;
 use zagent_host::facts::{LiveSystem, System};
 use zagent_host::machine::path_error;
+use zagent_host::timezone::zone_of;
 
 /// The execution functions of `zagent`.
 pub(crate) const TABLE: &[ExecFunction] = &[
@@ -68,11 +69,11 @@ fn random(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionErro
 }
 
 /// How far local time is ahead of UTC at a time, in seconds.
-fn utc_offset(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+fn utc_offset(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let seconds = args.get("seconds").and_then(Value::as_int);
     let at = seconds.and_then(|s| jiff::Timestamp::from_second(s).ok());
     let at = at.ok_or_else(|| FunctionError::bad_arguments("`seconds` is not a time"))?;
-    Ok(Value::Int(jiff::tz::TimeZone::system().to_offset(at).seconds().into()))
+    Ok(Value::Int(zone_of(machine).to_offset(at).seconds().into()))
 }
 
 fn read_head(machine: &Machine, path: &str, bytes: u64) -> Option<Vec<u8>> {

@@ -7,8 +7,8 @@ use crate::exec_function::{ExecFunction, optional_text_arg, query_fn};
 
 /// The execution functions of `status`.
 pub(crate) const TABLE: &[ExecFunction] = &[
-    query_fn("status.time", "format?", |_, a| {
-        strftime(optional_text_arg(a, "format").unwrap_or("%A, %d. %B %Y %I:%M%p"))
+    query_fn("status.time", "format?", |m, a| {
+        strftime(m, optional_text_arg(a, "format").unwrap_or("%A, %d. %B %Y %I:%M%p"))
     }),
     query_fn("status.nproc", "", |_, _| {
         Ok(Value::Int(

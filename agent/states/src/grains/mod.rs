@@ -74,6 +74,11 @@ enum GrainsPlan {
     Set(String, String, Map, Option<Value>),
 }
 
+/// A map with one entry.
+fn single(key: &str, value: Value) -> Map {
+    Map::from_iter([(key, value)])
+}
+
 impl GrainsState {
     fn path(ctx: &StateCtx<'_>) -> std::path::PathBuf {
         yaml_map_file::configured_dir("facts_dir", ctx)
@@ -92,92 +97,84 @@ impl GrainsState {
         })
     }
 
-    #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
     fn plan(&self, file: &Map, ctx: &StateCtx<'_>) -> Result<GrainsPlan, StateError> {
-        let (name, shown) = (&self.name, python_str(&self.value));
         let now = self.current_value(file, ctx);
-        let one = |key: &str, value: Value| Map::from_iter([(key, value)]);
-        let wrong = |words: &str| Err(StateError::new(words));
-        Ok(match (self.function, now) {
-            (GrainsFunction::Exists, Some(_)) => GrainsPlan::InSync("Grain exists".into()),
-            (GrainsFunction::Exists, None) => return wrong("Grain does not exist"),
-            (GrainsFunction::Present, Some(now)) if now == self.value => {
-                GrainsPlan::InSync("Grain is already set".into())
+        match (self.function, now) {
+            (GrainsFunction::Exists, Some(_)) => Ok(GrainsPlan::InSync("Grain exists".into())),
+            (GrainsFunction::Exists, None) => Err(StateError::new("Grain does not exist")),
+            (GrainsFunction::Present, now) => self.plan_present(now),
+            (GrainsFunction::Absent, now) => Ok(self.plan_absent(file, now)),
+            (GrainsFunction::Append, now) => self.plan_append(now),
+            (GrainsFunction::ListPresent | GrainsFunction::ListAbsent, now) => self.plan_list(now),
+        }
+    }
+
+    fn plan_present(&self, now: Option<Value>) -> Result<GrainsPlan, StateError> {
+        let (name, shown) = (&self.name, python_str(&self.value));
+        if now.as_ref() == Some(&self.value) {
+            return Ok(GrainsPlan::InSync("Grain is already set".into()));
+        }
+        let nests = |v: &Value| matches!(v, Value::Map(_) | Value::List(_));
+        if now.as_ref().is_some_and(|n| nests(n) != nests(&self.value)) && !self.force {
+            return Err(StateError::new(format!(
+                "The key '{name}' exists but is a dict or a list. Use 'force=True' to overwrite."
+            )));
+        }
+        let (would, changes) = match now {
+            None => (format!("Grain {name} is set to be added"), single("new", name.as_str().into())),
+            Some(_) => {
+                let change = single(name, self.value.clone());
+                (format!("Grain {name} is set to be changed"), single("changed", change.into()))
             }
-            (GrainsFunction::Present, now) => {
-                let nests = |v: &Value| matches!(v, Value::Map(_) | Value::List(_));
-                if now.as_ref().is_some_and(|n| nests(n) != nests(&self.value)) && !self.force {
-                    return Err(StateError::new(format!(
-                        "The key '{name}' exists but is a dict or a list. Use 'force=True' to overwrite."
-                    )));
-                }
-                let (would, changes) = match now {
-                    None => (format!("Grain {name} is set to be added"), one("new", name.as_str().into())),
-                    Some(_) => {
-                        let change = one(name, self.value.clone());
-                        (format!("Grain {name} is set to be changed"), one("changed", change.into()))
-                    }
-                };
-                GrainsPlan::Set(
-                    would,
-                    format!("Set grain {name} to {shown}"),
-                    changes,
-                    Some(self.value.clone()),
-                )
-            }
-            (GrainsFunction::Absent, None) => GrainsPlan::InSync(format!("Grain {name} does not exist")),
-            (GrainsFunction::Absent, Some(now)) if self.flag => {
-                let written = traverse(&Value::from(file.clone()), name, ":").is_some();
-                if !written {
+        };
+        Ok(GrainsPlan::Set(would, format!("Set grain {name} to {shown}"), changes, Some(self.value.clone())))
+    }
+
+    fn plan_absent(&self, file: &Map, now: Option<Value>) -> GrainsPlan {
+        let name = &self.name;
+        match now {
+            None => GrainsPlan::InSync(format!("Grain {name} does not exist")),
+            Some(now) if self.flag => {
+                if traverse(&Value::from(file.clone()), name, ":").is_none() {
                     // It was taken out of the file just now, or never was there.
-                    return Ok(GrainsPlan::InSync(format!(
+                    return GrainsPlan::InSync(format!(
                         "Grain {name} is not one that states set ({})",
                         python_str(&now)
-                    )));
+                    ));
                 }
-                let changes = one("deleted", name.as_str().into());
                 GrainsPlan::Set(
                     format!("Grain {name} is set to be deleted"),
                     format!("Grain {name} was deleted"),
-                    changes,
+                    single("deleted", name.as_str().into()),
                     None,
                 )
             }
-            (GrainsFunction::Absent, Some(Value::Null)) => {
-                GrainsPlan::InSync(format!("Grain {name} has no value"))
-            }
-            (GrainsFunction::Absent, Some(_)) => {
-                let changes = Map::from_iter([("grain", Value::from(name.as_str())), ("value", Value::Null)]);
-                let would = format!("Value for grain {name} is set to be deleted (None)");
-                GrainsPlan::Set(
-                    would,
-                    format!("Value for grain {name} was set to None"),
-                    changes,
-                    Some(Value::Null),
-                )
-            }
-            (GrainsFunction::Append, None) => {
-                return Err(StateError::new(format!("Grain {name} does not exist")));
-            }
-            (GrainsFunction::Append, Some(now)) => {
-                let mut list = match now {
-                    Value::List(list) => list.to_vec(),
-                    Value::Null if self.flag => Vec::new(),
-                    other if self.flag => vec![other],
-                    _ => return Err(StateError::new(format!("Grain {name} is not a valid list"))),
-                };
-                if list.contains(&self.value) {
-                    return Ok(GrainsPlan::InSync(format!(
-                        "Value {shown} is already in the list for grain {name}"
-                    )));
-                }
-                list.push(self.value.clone());
-                let would = format!("Value {shown} in grain {name} is set to be added");
-                let did = format!("Value {shown} was added to grain {name}");
-                GrainsPlan::Set(would, did, one("added", self.value.clone()), Some(list.into()))
-            }
-            (GrainsFunction::ListPresent | GrainsFunction::ListAbsent, now) => self.plan_list(now)?,
-        })
+            Some(Value::Null) => GrainsPlan::InSync(format!("Grain {name} has no value")),
+            Some(_) => GrainsPlan::Set(
+                format!("Value for grain {name} is set to be deleted (None)"),
+                format!("Value for grain {name} was set to None"),
+                Map::from_iter([("grain", Value::from(name.as_str())), ("value", Value::Null)]),
+                Some(Value::Null),
+            ),
+        }
+    }
+
+    fn plan_append(&self, now: Option<Value>) -> Result<GrainsPlan, StateError> {
+        let (name, shown) = (&self.name, python_str(&self.value));
+        let mut list = match now {
+            None => return Err(StateError::new(format!("Grain {name} does not exist"))),
+            Some(Value::List(list)) => list.to_vec(),
+            Some(Value::Null) if self.flag => Vec::new(),
+            Some(other) if self.flag => vec![other],
+            Some(_) => return Err(StateError::new(format!("Grain {name} is not a valid list"))),
+        };
+        if list.contains(&self.value) {
+            return Ok(GrainsPlan::InSync(format!("Value {shown} is already in the list for grain {name}")));
+        }
+        list.push(self.value.clone());
+        let would = format!("Value {shown} in grain {name} is set to be added");
+        let did = format!("Value {shown} was added to grain {name}");
+        Ok(GrainsPlan::Set(would, did, single("added", self.value.clone()), Some(list.into())))
     }
 
     fn plan_list(&self, now: Option<Value>) -> Result<GrainsPlan, StateError> {

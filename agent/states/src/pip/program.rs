@@ -7,7 +7,7 @@ use zagent_config::{FunctionError, Value};
 use crate::shared::lang_pkg::{InstalledVersions, LangPkgProgram, LangPkgProvider, missing_program};
 use crate::shared::pep440::normalize_name;
 use crate::shared::planned_state::to_strings;
-use zagent_host::Tools;
+use zagent_host::{Machine, Tools};
 
 /// The program `pip`.
 #[derive(Debug)]
@@ -25,9 +25,9 @@ impl LangPkgProgram for Pip {
             return found.map(|p| vec![p.to_owned()]).ok_or_else(|| missing_program("pip3"));
         };
         let path = Path::new(place);
-        if path.is_dir() {
+        if tools.machine.is_dir(path) {
             let found = ["bin/python", "bin/python3", "python"].iter().map(|p| path.join(p));
-            let python = found.into_iter().find(|p| p.is_file());
+            let python = found.into_iter().find(|p| tools.machine.is_file(p));
             let python = python
                 .ok_or_else(|| FunctionError::failed(format!("Could not find a `pip` binary in {place}")))?;
             return Ok(module_of(python.display().to_string()));
@@ -36,8 +36,8 @@ impl LangPkgProgram for Pip {
         Ok(if is_python { module_of(place.to_owned()) } else { vec![place.to_owned()] })
     }
 
-    fn env(&self, location: Option<&str>) -> Vec<(&'static str, String)> {
-        let venv = location.filter(|dir| Path::new(dir).is_dir());
+    fn env(&self, location: Option<&str>, machine: &Machine) -> Vec<(&'static str, String)> {
+        let venv = location.filter(|dir| machine.is_dir(dir));
         let venv = venv.map(|dir| ("VIRTUAL_ENV", dir.to_owned()));
         venv.into_iter().chain([("PIP_DISABLE_PIP_VERSION_CHECK", "1".to_owned())]).collect()
     }

@@ -121,7 +121,7 @@ fn change_repo(
     }
     let mut words = String::new();
     for (path, text) in &plan.edits {
-        let meta = FileMeta { mode: (!path.exists()).then_some(0o644), ..FileMeta::default() };
+        let meta = FileMeta { mode: (!machine.exists(path)).then_some(0o644), ..FileMeta::default() };
         let done = match text {
             Some(text) => disk.resolve_for_change(path).and_then(|p| disk.write(&p, text.as_bytes(), meta)),
             None => disk.remove(path),

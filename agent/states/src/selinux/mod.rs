@@ -247,6 +247,12 @@ fn context_present(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPl
     ))
 }
 
+/// Removes a rule of the policy.
+fn removal_plan(name: &str, now: Value, act: Vec<String>) -> CommandPlan {
+    let would = format!("SELinux policy for \"{name}\" would be removed");
+    drift_plan(would, format!("SELinux policy for \"{name}\" removed"), now, Value::Null, vec![act])
+}
+
 fn context_absent(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let (kind, files, now) = context_args(ctx, args)?;
     let name = args.name();
@@ -256,14 +262,7 @@ fn context_absent(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPla
         )));
     };
     let act = to_strings(&["semanage", "fcontext", "-d", "-f", &kind, &name]);
-    let comment = format!("SELinux policy for \"{name}\" would be removed");
-    Ok(drift_plan(
-        comment,
-        format!("SELinux policy for \"{name}\" removed"),
-        now.into(),
-        Value::Null,
-        vec![act],
-    ))
+    Ok(removal_plan(&name, now.into(), act))
 }
 
 fn context_applied(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
@@ -334,14 +333,7 @@ fn port_absent(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, 
         )));
     };
     let act = to_strings(&["semanage", "port", "-d", "-p", &protocol, &number]);
-    let comment = format!("SELinux policy for \"{name}\" would be removed");
-    Ok(drift_plan(
-        comment,
-        format!("SELinux policy for \"{name}\" removed"),
-        now.into(),
-        Value::Null,
-        vec![act],
-    ))
+    Ok(removal_plan(&name, now.into(), act))
 }
 
 /// Whether a module is in use, by `semodule -lfull`: `100 name pp disabled`; nothing when it is not there.

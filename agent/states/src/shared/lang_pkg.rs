@@ -36,8 +36,8 @@ pub(crate) trait LangPkgProgram: std::fmt::Debug + Sync {
     }
 
     /// Variables that it always gets.
-    fn env(&self, location: Option<&str>) -> Vec<(&'static str, String)> {
-        let _ = location;
+    fn env(&self, location: Option<&str>, machine: &Machine) -> Vec<(&'static str, String)> {
+        let _ = (location, machine);
         Vec::new()
     }
 
@@ -145,7 +145,9 @@ impl LangPkgProvider {
         if let Some(cwd) = self.cwd.clone().or_else(|| self.program.work_dir(location)) {
             command.cwd = Some(cwd.into());
         }
-        command.env.extend(self.program.env(location).into_iter().map(|(k, v)| (k.into(), v.into())));
+        command
+            .env
+            .extend(self.program.env(location, tools.machine).into_iter().map(|(k, v)| (k.into(), v.into())));
         if let Some(found) = self.run_as(tools.machine)? {
             command.user = Some(found.ids);
             command.env.push(("HOME".into(), found.home.into()));

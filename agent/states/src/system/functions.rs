@@ -27,9 +27,13 @@ fn is_agent_unit() -> bool {
     groups.lines().any(|l| l.ends_with("/zagent.service"))
 }
 
-/// Shuts the host down; at a time in minutes from now, or at once. The agent itself only asks for a reboot.
+/// Shuts the host down; at a time in minutes from now, or at once. The agent itself only asks for a reboot. A machine
+/// below another root does not run: its `shutdown` would be the one of this host.
 fn shut_down(machine: &Machine, args: &FunctionArgs<Value>, how: &str) -> Result<Value, FunctionError> {
-    if how == "-r" && machine.is_this_host() && is_agent_unit() {
+    if !machine.is_this_host() {
+        return Ok("nothing is done: the machine below another root is not running".into());
+    }
+    if how == "-r" && is_agent_unit() {
         let (paths, host) = (Paths::new(DEFAULT_ROOT), reboot::RebootHost::default());
         reboot::request_reboot(&paths, &host, "`system.reboot` asked for it", jiff::Timestamp::now())
             .map_err(|e| FunctionError::failed(error_chain(&e)))?;

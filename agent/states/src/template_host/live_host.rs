@@ -19,9 +19,9 @@ pub struct LiveHostSettings {
     pub id: String,
     /// The machine to look at, and what may be run on it.
     pub machine: Machine,
-    /// The directory of OpenPGP keys.
+    /// The directory of OpenPGP keys. Secrets are opened where the agent runs: no key has to be on the machine.
     pub gpg_home: PathBuf,
-    /// Files with age identities: SSH keys or age's own.
+    /// Files with age identities on this host: SSH keys or age's own.
     pub age_identities: Vec<PathBuf>,
     /// Executables that add pillar, each a command line.
     pub external_pillar: Vec<Vec<String>>,

@@ -21,8 +21,8 @@ pub(crate) const TABLE: &[ExecFunction] = &[
     }),
     change_fn("timezone.set_zone", "timezone", set_timezone),
     query_fn("timezone.get_zone", "", |m, _| Ok(timezone_name(m)?.into())),
-    query_fn("timezone.get_offset", "", |_, _| strftime("%z")),
-    query_fn("timezone.get_zonecode", "", |_, _| strftime("%Z")),
+    query_fn("timezone.get_offset", "", |m, _| strftime(m, "%z")),
+    query_fn("timezone.get_zonecode", "", |m, _| strftime(m, "%Z")),
 ];
 
 /// The time zone's name: where `/etc/localtime` points, else what `/etc/timezone` says.

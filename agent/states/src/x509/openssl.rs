@@ -3,15 +3,14 @@
 //! Keys pass through a directory that only we can read and that is gone afterwards, or by standard input; a
 //! passphrase stands in the environment alone.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use tempfile::TempDir;
 use zagent_config::FunctionError;
 use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
-use zagent_host::{CommandOutput, Tools, temp_file};
+use zagent_host::temp_file::PrivateTempDir;
+use zagent_host::{CommandOutput, Tools};
 
 /// Fields of a subject: how Salt writes them, how `openssl` does.
 const SUBJECT_FIELDS: [(&str, &str); 11] = [
@@ -46,29 +45,25 @@ const EXTENSIONS: [&str; 12] = [
 /// The program, with a directory for what it reads.
 pub(crate) struct OpenSsl<'t> {
     tools: &'t Tools<'t>,
-    dir: TempDir,
-    /// The same directory as the program sees it.
-    machine_dir: PathBuf,
+    dir: PrivateTempDir,
 }
 
 impl<'t> OpenSsl<'t> {
     pub(crate) fn new(tools: &'t Tools<'t>) -> Result<Self, FunctionError> {
         let cannot = |e| FunctionError::failed(format!("cannot make a directory: {e}"));
-        let temp = temp_file::temp_dir(tools.machine);
-        let dir = tempfile::tempdir_in(tools.machine.to_host_path(&temp).map_err(cannot)?).map_err(cannot)?;
-        let machine_dir = temp.join(dir.path().file_name().unwrap_or_default());
-        Ok(Self { tools, dir, machine_dir })
+        let dir = PrivateTempDir::new(tools.machine, ".tmp").map_err(cannot)?;
+        Ok(Self { tools, dir })
     }
 
     /// The path of a text that is kept.
     pub(crate) fn path(&self, name: &str) -> String {
-        self.machine_dir.join(name).display().to_string()
+        self.dir.path().join(name).display().to_string()
     }
 
     /// Keeps a text for the program; its path.
     pub(crate) fn write_file(&self, name: &str, text: &[u8]) -> Result<String, FunctionError> {
         use std::io::Write as _;
-        let path = self.dir.path().join(name);
+        let path = self.dir.host_path().join(name);
         let made = std::fs::File::create(&path).and_then(|mut f| f.write_all(text));
         made.map_err(|e| FunctionError::failed(format!("cannot write `{}`: {e}", path.display())))?;
         Ok(self.path(name))
