@@ -155,6 +155,8 @@ below! {
     slot_current "slots/current";
     /// The watchdog's phase.
     phase "state/phase";
+    /// The second copy of the watchdog's phase: it names the last confirmed version when the first is damaged.
+    phase_copy "trust/phase";
     /// What the watchdog needs after it was replaced or died: its child process, and which watchdog is on trial.
     watchdog "state/watchdog";
     /// Heartbeats of the watchdog and its child.

@@ -1,7 +1,7 @@
 //! A fleet that updates itself: what a rollout is, how it progresses, and what a node does in it.
 //!
-//! Law: the core is pure (held by `tests/laws.rs`). [`record`], [`plan`], [`phase`] and [`node`] are functions of their
-//! arguments, including the time; boards, slots and processes are at the edges.
+//! Law: the core is pure (held by `tests/laws.rs`). [`record`], [`plan`], [`phase`], [`recovery`] and [`node`] are functions of
+//! their arguments, including the time; boards, slots and processes are at the edges.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 
@@ -17,6 +17,7 @@ pub mod phase;
 pub mod plan;
 pub mod record;
 pub mod records;
+pub mod recovery;
 pub mod report;
 mod sled_call;
 pub mod slots;

@@ -3,7 +3,7 @@
 //! Law: total and pure. Every event has a result in every phase; an event that does not belong to the phase changes
 //! nothing. The result of [`step`] is saved before the actions run, and every action is safe to repeat, so a crash
 //! between the two loses nothing. A node always has a version that it can run: [`NodeState::running`] changes only when
-//! the new version is confirmed.
+//! the new version is confirmed (held by `every_event_in_every_phase`, `laws_of_one_step`, `boot_is_safe_to_repeat`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +17,9 @@ use crate::version::compare;
 
 /// This many failed checks in a row roll back.
 pub const MAX_MISSES: u32 = 3;
+/// This many crashes of the host or the watchdog while a version is on trial roll back and reject it. One is forgiven: it
+/// may be a power cut. When the time of the trial is over, two are enough.
+pub const MAX_CRASHES: u32 = 3;
 /// How often a soaking node is checked.
 pub const SOAK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The shortest time limit for the confirmation of a new version.
@@ -158,6 +161,14 @@ pub struct NodeState {
     pub newest: Option<Timestamp>,
     /// The newest accepted serial per rollout: older records are refused.
     pub heard: BTreeMap<RolloutId, AcceptedSerial>,
+    /// How often the host or the watchdog crashed while the present version was on trial.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub crashes: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The newest accepted serial of a rollout.
@@ -200,8 +211,10 @@ pub enum NodeEvent {
     RollBack(String),
     /// Time passes.
     Tick,
-    /// The process that runs the actions has started.
+    /// The process that runs the actions has started, after it was stopped.
     Boot,
+    /// It has started, and the last one was not stopped: it was killed, or the host crashed.
+    BootAfterCrash,
 }
 
 /// An action.
@@ -272,7 +285,7 @@ impl NodeState {
         why: Option<String>,
         now: Timestamp,
     ) {
-        self.phase = NodePhase::Idle;
+        (self.phase, self.crashes) = (NodePhase::Idle, 0);
         if let Some(rollout) = order.rollout.clone() {
             if !self.has_ended(&rollout, order.created) {
                 self.ended.drain(..(self.ended.len() + 1).saturating_sub(MAX_ENDED));
@@ -309,6 +322,13 @@ impl NodeState {
         self.previous.take_if(|previous| previous == version);
     }
 
+    /// Why a version is rolled back that was on trial during too many crashes; `None` as long as they are too few.
+    fn crash_reason(&self, version: &str, limit: u32) -> Option<String> {
+        let times = self.crashes;
+        let why = || format!("the host or the watchdog crashed {times} times while {version} was on trial");
+        (times >= limit).then(why)
+    }
+
     /// Deletes a version, unless it is needed: a rollout may target the previous one.
     fn discard_version(&self, version: String) -> Vec<NodeAction> {
         let needed = version == self.running || self.previous.as_ref() == Some(&version);
@@ -320,6 +340,10 @@ impl NodeState {
 #[must_use]
 pub fn step(node: &NodeState, event: NodeEvent, now: Timestamp) -> (NodeState, Vec<NodeAction>) {
     let mut next = node.clone();
+    let event = match event {
+        NodeEvent::BootAfterCrash if !node.is_unconfirmed() => NodeEvent::Boot,
+        other => other,
+    };
     let actions = match std::mem::take(&mut next.phase) {
         NodePhase::Idle => step_idle(&mut next, event, now),
         NodePhase::Preparing { order, since } => step_preparing(&mut next, order, since, event, now),
@@ -406,7 +430,7 @@ fn step_staged(
     match event {
         NodeEvent::Apply(rollout) if order.rollout.as_ref() == Some(&rollout) => {
             let to = order.to.clone();
-            node.phase = NodePhase::Applying { order, since: now };
+            (node.phase, node.crashes) = (NodePhase::Applying { order, since: now }, 0);
             vec![NodeAction::Apply(to)]
         }
         other => step_withdrawable(node, order, other, now, |order| NodePhase::Staged { order, since }),
@@ -442,6 +466,12 @@ fn step_applying(
 ) -> Vec<NodeAction> {
     // If the clock was set back, the time left must not be longer than after a fresh start.
     let since = since.min(now);
+    if event == NodeEvent::BootAfterCrash {
+        node.crashes = node.crashes.saturating_add(1);
+        if let Some(why) = node.crash_reason(&order.to, MAX_CRASHES) {
+            return node.start_rollback(order, why, true, now);
+        }
+    }
     match event {
         NodeEvent::Applied => {
             let deadline = saturating_after(now, order.confirm_timeout());
@@ -455,10 +485,13 @@ fn step_applying(
         }
         // A version that crashes the whole host when it is applied would be applied again at every boot.
         _ if now >= saturating_after(since, order.confirm_timeout()) => {
-            let why = format!("it was not applied within {}", Span(order.confirm_timeout()));
-            node.start_rollback(order, why, false, now)
+            let crashed = node.crash_reason(&order.to, MAX_CRASHES - 1);
+            let rejects = crashed.is_some();
+            let late = || format!("it was not applied within {}", Span(order.confirm_timeout()));
+            let why = crashed.unwrap_or_else(late);
+            node.start_rollback(order, why, rejects, now)
         }
-        NodeEvent::Boot => {
+        NodeEvent::Boot | NodeEvent::BootAfterCrash => {
             let to = order.to.clone();
             node.phase = NodePhase::Applying { order, since };
             vec![NodeAction::Apply(to)]
@@ -507,6 +540,13 @@ fn step_soaking(
             soak.misses = 0;
             soak.ready_since.get_or_insert(now);
         }
+        NodeEvent::BootAfterCrash => {
+            soak.ready_since = None;
+            node.crashes = node.crashes.saturating_add(1);
+            if let Some(why) = node.crash_reason(&soak.order.to, MAX_CRASHES) {
+                return node.start_rollback(soak.order, why, true, now);
+            }
+        }
         // A version that was ready before a reboot must become ready again after it.
         NodeEvent::Boot => soak.ready_since = None,
         NodeEvent::NotReady(why) => {
@@ -518,8 +558,11 @@ fn step_soaking(
         _ => {}
     }
     if now >= soak.deadline {
-        let why = format!("the driver did not confirm it within {}", Span(soak.order.confirm_timeout()));
-        return node.start_rollback(soak.order, why, false, now);
+        let crashed = node.crash_reason(&soak.order.to, MAX_CRASHES - 1);
+        let rejects = crashed.is_some();
+        let late = || format!("the driver did not confirm it within {}", Span(soak.order.confirm_timeout()));
+        let why = crashed.unwrap_or_else(late);
+        return node.start_rollback(soak.order, why, rejects, now);
     }
     let SoakState { order, since, deadline, misses, ready_since } = soak;
     node.phase = NodePhase::Soaking { order, since, deadline, misses, ready_since };

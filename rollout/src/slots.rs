@@ -4,7 +4,8 @@
 //! program from the package is the slot `built-in`; it stays where the package installed it.
 //!
 //! Law: the content of a slot is synced before the slot gets its name, and hashed again before it runs. A slot that
-//! changed never runs: there is always another one, at least the built-in one.
+//! changed never runs: there is always another one, at least the built-in one (held by `every_sync_of_a_slot_is_needed`,
+//! `damaged_or_missing_slots_are_skipped`).
 
 #![expect(clippy::disallowed_methods, reason = "owns the program slots: a slot is published by a rename")]
 
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::fail_point;
+use zagent_config::durable;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 
@@ -129,17 +131,33 @@ impl Slots {
         named.unwrap_or(&self.built_in.version).to_owned()
     }
 
+    /// True when a version was ever installed here.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        self.names().iter().any(|name| name == CURRENT_LINK || is_version(name))
+    }
+
+    /// The programs in the slots, whether they can run or not, and the built-in one.
+    #[must_use]
+    pub fn programs(&self) -> Vec<AgentProgram> {
+        let versions = self.names().into_iter().filter(|name| is_version(name));
+        let in_slot =
+            |version: String| AgentProgram { path: self.dir.join(&version).join(PROGRAM_FILE), version };
+        versions.map(in_slot).chain([self.built_in.clone()]).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
     /// The path for a fetched file. Removes what an earlier attempt left there.
     ///
     /// # Errors
     /// Fails on a disk error.
     pub fn incoming_path(&self) -> Result<PathBuf, SlotError> {
         let dir = &self.dir;
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(disk_error("create the directory", dir))?;
+        durable::create_dirs(dir, 0o700).map_err(disk_error("create the directory", dir))?;
         let path = dir.join(".incoming");
         remove_path(&path)?;
         Ok(path)
@@ -168,7 +186,7 @@ impl Slots {
         let program = new.join(PROGRAM_FILE);
         fs::rename(file, &program).map_err(disk_error("move", file))?;
         fs::set_permissions(&program, Permissions::from_mode(0o755))
-            .and_then(|()| File::open(&program)?.sync_all())
+            .and_then(|()| durable::sync_file(&File::open(&program)?, &program))
             .map_err(disk_error("sync", &program))?;
         let slot = BinarySlot { version: version.into(), blake3: found, size, source: source.into() };
         // This syncs the directory, and so the name of the program too.
@@ -195,6 +213,9 @@ impl Slots {
                 .ok_or_else(|| SlotError::Missing(version.into()));
         };
         let damaged = |why: String| SlotError::Damaged { version: version.into(), why };
+        if slot.version != version {
+            return Err(damaged(format!("its metadata is of version {}", slot.version)));
+        }
         let path = dir.join(PROGRAM_FILE);
         let found = file_digest(&path).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
         if found != slot.blake3 {
@@ -242,6 +263,10 @@ impl Slots {
         }
         let new = self.dir.join(".current");
         remove_path(&new)?;
+        if fs::symlink_metadata(&link).is_ok_and(|found| found.is_dir()) {
+            // A rename does not replace a directory.
+            remove_path(&link)?;
+        }
         std::os::unix::fs::symlink(&program.version, &new).map_err(disk_error("create the symlink", &new))?;
         fs::rename(&new, &link).map_err(disk_error("move", &new))?;
         self.sync_dir()
@@ -271,9 +296,7 @@ impl Slots {
     }
 
     fn sync_dir(&self) -> Result<(), SlotError> {
-        File::open(&self.dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(disk_error("sync the directory", &self.dir))
+        durable::sync_dir(&self.dir).map_err(disk_error("sync the directory", &self.dir))
     }
 }
 
@@ -333,6 +356,8 @@ fn check_machine(program: &Path, ours: &Path) -> io::Result<Result<(), String>> 
 
 #[cfg(test)]
 mod tests {
+    use zagent_config::durable::testing::{check_cuts, check_syncs};
+
     use super::*;
 
     struct SlotsFixture {
@@ -350,7 +375,7 @@ mod tests {
 
     impl SlotsFixture {
         fn install(&self, version: &str, text: &str) -> Result<(), SlotError> {
-            let file = self.slots.incoming_path().unwrap();
+            let file = self.slots.incoming_path()?;
             fs::write(&file, text).unwrap();
             let digest = blake3::hash(text.as_bytes()).to_hex().to_string();
             self.slots.install(version, &file, &digest, "https://example.org/zagent")
@@ -385,6 +410,11 @@ mod tests {
         let place = place();
         place.install("0.2.0", "#!/bin/sh\n2").unwrap();
         place.install("0.3.0", "#!/bin/sh\n3").unwrap();
+        let slot_file = place.dir.path().join("slots/0.3.0").join(SLOT_FILE);
+        let metadata = fs::read_to_string(&slot_file).unwrap();
+        fs::write(&slot_file, metadata.replace("0.3.0", "0.3.1")).unwrap();
+        assert!(matches!(place.slots.verify("0.3.0"), Err(SlotError::Damaged { .. })), "another version");
+        fs::write(&slot_file, metadata).unwrap();
         let picked = |wanted: &[&str]| {
             let (program, passed_over) = place.slots.pick_runnable(wanted.iter().copied());
             (program.version, passed_over.len())
@@ -428,6 +458,106 @@ mod tests {
         }
         assert!(!judged(&ours[..10]));
         assert!(matches!(place.slots.verify("0.2.0"), Err(SlotError::Missing(_))));
+    }
+
+    /// A node in a directory that loses its power.
+    fn power_site() -> (SlotsFixture, PathBuf) {
+        let place = place();
+        let root = place.dir.path().to_owned();
+        (place, root)
+    }
+
+    #[test]
+    fn every_sync_of_a_slot_is_needed() {
+        let points = check_syncs(
+            power_site,
+            |place| place.install("0.2.0", "#!/bin/sh\n2"),
+            |place| place.slots.verify("0.2.0").map(drop).map_err(|error| error.to_string()),
+        );
+        let expected = [
+            "dir .",
+            "file slots/.new/zagent",
+            "file slots/.new/slot.json.new",
+            "dir slots/.new",
+            "dir slots",
+        ];
+        assert_eq!(points, expected);
+    }
+
+    #[test]
+    fn a_power_cut_at_any_moment_of_an_install_leaves_no_half_slot_that_runs() {
+        let cuts = check_cuts(
+            power_site,
+            |place| place.install("0.2.0", "#!/bin/sh\n2"),
+            |place| {
+                let picked = place.slots.pick_runnable(["0.2.0"]).0;
+                let is_whole = |path: &Path| fs::read(path).is_ok_and(|bytes| bytes == b"#!/bin/sh\n2");
+                match picked.version.as_str() {
+                    "0.2.0" if !is_whole(&picked.path) => Err(format!("{picked:?} is not whole")),
+                    // Whatever is left, the next try succeeds.
+                    _ => place.install("0.2.0", "#!/bin/sh\n2").map_err(|error| error.to_string()),
+                }
+            },
+        );
+        assert!(cuts > 5, "{cuts}");
+    }
+
+    #[test]
+    fn every_sync_of_the_link_and_of_a_removal_is_needed() {
+        let installed = || {
+            let (place, root) = power_site();
+            place.install("0.2.0", "#!/bin/sh\n2").unwrap();
+            (place, root)
+        };
+        let linked = || {
+            let (place, root) = installed();
+            place.slots.set_current(&place.slots.verify("0.2.0").unwrap()).unwrap();
+            (place, root)
+        };
+        let names = |place: &SlotsFixture, version: &str| match place.slots.current() {
+            found if found == version => Ok(()),
+            found => Err(format!("the link names {found}")),
+        };
+        let points = check_syncs(
+            installed,
+            |place| place.slots.set_current(&place.slots.verify("0.2.0")?),
+            |place| names(place, "0.2.0"),
+        );
+        assert_eq!(points, ["dir slots"]);
+        let points = check_syncs(
+            linked,
+            |place| place.slots.set_current(place.slots.built_in()),
+            |place| names(place, "0.1.0"),
+        );
+        assert_eq!(points, ["dir slots"]);
+        let points = check_syncs(
+            installed,
+            |place| place.slots.prune(&BTreeSet::new()),
+            |place| if place.slots.has_any() { Err("it is back".into()) } else { Ok(()) },
+        );
+        assert_eq!(points, ["dir slots"]);
+    }
+
+    #[test]
+    fn the_link_replaces_whatever_is_there() {
+        let place = place();
+        assert!(!place.slots.has_any());
+        place.install("0.2.0", "#!/bin/sh\n").unwrap();
+        assert!(place.slots.has_any());
+        let link = place.dir.path().join("slots").join(CURRENT_LINK);
+        let two = place.slots.verify("0.2.0").unwrap();
+        for damage in ["directory", "file", "link"] {
+            remove_path(&link).unwrap();
+            match damage {
+                "directory" => fs::create_dir_all(link.join("inside")).unwrap(),
+                "file" => fs::write(&link, [0; 5]).unwrap(),
+                _ => std::os::unix::fs::symlink("nowhere/else", &link).unwrap(),
+            }
+            place.slots.set_current(&two).unwrap();
+            assert_eq!(place.slots.current(), "0.2.0", "{damage}");
+        }
+        let versions: Vec<_> = place.slots.programs().into_iter().map(|program| program.version).collect();
+        assert_eq!(versions, ["0.2.0", "0.1.0"]);
     }
 
     #[test]

@@ -134,6 +134,12 @@ impl SupervisedProcess {
         self.failures >= rules.degraded_after
     }
 
+    /// True when it has run long enough.
+    #[must_use]
+    pub fn is_healthy(&self, now: SupervisorTime, rules: &RestartPolicy) -> bool {
+        matches!(self.state, ProcessState::Up { since } if now >= since + rules.healthy_after)
+    }
+
     /// True while it runs and was not asked to stop.
     #[must_use]
     pub const fn is_up(&self) -> bool {
@@ -266,6 +272,8 @@ mod tests {
         let (early, _) = step(&up, ProcessEvent::Tick, now + at(29), &RULES);
         assert!(early.is_degraded(&RULES));
         let (healthy, _) = step(&up, ProcessEvent::Tick, now + at(30), &RULES);
+        assert!(healthy.is_healthy(now + at(30), &RULES) && !up.is_healthy(now + at(29), &RULES));
+        assert!(!one.is_healthy(now + at(9999), &RULES), "it does not run");
         assert_eq!((healthy.failures, healthy.next_due(&RULES)), (0, None));
         // A process that ran long enough and exits starts again with the shortest wait.
         let (again, _) = step(&up, ProcessEvent::Ended, now + at(31), &RULES);

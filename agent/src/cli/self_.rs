@@ -20,8 +20,8 @@ pub(super) struct SelfArgs {
 
 #[derive(Debug, Subcommand)]
 enum SelfCommand {
-    /// Roll back to the previous version, even when this one is confirmed; this version is used again only
-    /// when requested by name
+    /// Roll back to the previous version, or without one to the packaged version, even when this one is
+    /// confirmed; this version is used again only when requested by name
     Rollback(SelfRollbackArgs),
     /// Show the running version, its uptime and its rollout state
     Status(WatchdogStatusArgs),

@@ -159,8 +159,8 @@ fn status_text(status: &WatchdogStatus, now: Timestamp, paint: Paint) -> String 
         line("retry", &format!("in {}", span_text(now, at)));
     }
     line("rollout", &rollout_line(status, now));
-    if let Some(previous) = &status.node.previous {
-        line("before", &format!("{previous}; roll back to it with `zagent self rollback`"));
+    if let Some(back) = rollback_version(status) {
+        line("before", &format!("{back}; roll back to it with `zagent self rollback`"));
     }
     for (version, why) in &status.node.rejected {
         line("rejected", &format!("{version}: {why}"));
@@ -176,6 +176,13 @@ fn status_text(status: &WatchdogStatus, now: Timestamp, paint: Paint) -> String 
         line("note", &paint.yellow(sanitize(note)).to_string());
     }
     out
+}
+
+/// What `zagent self rollback` rolls back to: the previous version, else that of the package.
+fn rollback_version(status: &WatchdogStatus) -> Option<String> {
+    let WatchdogStatus { node, built_in, .. } = status;
+    let packaged = built_in.as_ref().filter(|built_in| **built_in != node.running);
+    node.previous.clone().or_else(|| packaged.map(|version| format!("{version} (built-in)")))
 }
 
 fn agent_line(status: &WatchdogStatus, now: Timestamp) -> String {

@@ -11,13 +11,30 @@ use super::{DoctorFinding, DoctorScope};
 use zagent_config::error_chain;
 use zagent_daemon::AgentMemory;
 use zagent_daemon::damage::{OwnDamage, find_damage};
+use zagent_daemon::watchdog::own_program;
+use zagent_rollout::watchdog::file_problems;
 use zagent_run::history::History;
 
 pub(super) fn check_local_state(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
     let mut findings = vec![check_generation(settings), check_last_run(settings)];
     findings.extend(check_damage(settings));
     findings.extend(check_lock_holder(&settings.paths().lock(), &scope.system));
+    findings.extend(check_watchdog_files(settings, scope));
     findings
+}
+
+/// Files of the watchdog; nothing on a host where none ever ran.
+fn check_watchdog_files(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
+    let paths = settings.paths();
+    let is_used = [paths.watchdog(), paths.phase(), paths.phase_copy()].iter().any(|path| path.exists());
+    let Some(built_in) = own_program().ok().filter(|_| is_used) else { return Vec::new() };
+    let problems = file_problems(&paths, built_in, scope.now);
+    if problems.is_empty() {
+        return vec![DoctorFinding::ok("watchdog", "its files are undamaged")];
+    }
+    let hint = "the watchdog repairs its files when it starts; check the disk of this host, then what runs with \
+                `zagent watchdog status`; the note ends when the next version is confirmed, or after a week";
+    problems.into_iter().map(|problem| DoctorFinding::warn("watchdog", problem, hint)).collect()
 }
 
 fn check_generation(settings: &Settings) -> DoctorFinding {

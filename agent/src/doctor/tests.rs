@@ -35,6 +35,27 @@ fn without_configuration_no_check_fails() {
 }
 
 #[test]
+fn damaged_watchdog_files_are_reported_with_what_they_mean() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path(), "");
+    let found = || {
+        let all = run_checks(&settings, &scope(dir.path(), true));
+        of(&all, "watchdog").into_iter().cloned().collect::<Vec<_>>()
+    };
+    assert!(found().is_empty(), "no watchdog ever ran here");
+    let paths = settings.paths();
+    let node = zagent_rollout::phase::NodeState::with_version("0.2.0");
+    zagent_config::json_file::write(&paths.phase(), &node).unwrap();
+    assert_eq!(found()[0].verdict, DoctorStatus::Ok);
+    std::fs::write(paths.phase(), "").unwrap();
+    let found = found();
+    assert_eq!((found.len(), found[0].verdict), (2, DoctorStatus::Warn), "{found:#?}");
+    let message = &found[0].message;
+    assert!(message.starts_with("state/phase is damaged (EOF"), "{message}");
+    assert!(message.contains("the built-in version"), "{message}");
+}
+
+#[test]
 fn a_reachable_repository_passes_and_a_missing_branch_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut repository = ScratchRepo::new();

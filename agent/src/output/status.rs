@@ -86,6 +86,9 @@ impl StatusView<'_> {
         for warning in &self.status.trust {
             let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "trust")), one_line(warning));
         }
+        for damage in &self.status.watchdog {
+            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "watchdog")), one_line(damage));
+        }
         for unread in &self.status.unread {
             let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "unread")), one_line(unread));
         }

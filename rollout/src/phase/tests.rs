@@ -68,6 +68,7 @@ fn events() -> Vec<(&'static str, NodeEvent)> {
         ("roll back", NodeEvent::RollBack(why())),
         ("tick", NodeEvent::Tick),
         ("boot", NodeEvent::Boot),
+        ("crash", NodeEvent::BootAfterCrash),
     ]
 }
 
@@ -105,6 +106,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("preparing", "unfetched", "idle on 1.0; failed; discard 2.0"),
     ("preparing", "roll back", "idle on 1.0; withdrawn; discard 2.0"),
     ("preparing", "boot", "preparing on 1.0; fetch 2.0"),
+    ("preparing", "crash", "preparing on 1.0; fetch 2.0"),
     ("staged", "apply", "applying on 1.0; apply 2.0"),
     ("staged", "withdraw", "idle on 1.0; withdrawn; discard 2.0"),
     ("staged", "roll back", "idle on 1.0; withdrawn; discard 2.0"),
@@ -113,20 +115,24 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("applying", "unapplied", "back on 1.0; roll back to 1.0"),
     ("applying", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("applying", "boot", "applying on 1.0; apply 2.0"),
+    ("applying", "crash", "applying on 1.0; apply 2.0"),
     ("soaking", "withdraw", "back on 1.0; roll back to 1.0"),
     ("soaking", "ready", "ready on 1.0"),
     ("soaking", "not ready", "back, rejects on 1.0; roll back to 1.0"),
     ("soaking", "roll back", "back, rejects on 1.0; roll back to 1.0"),
+    ("soaking", "crash", "soaking on 1.0"),
     ("ready", "confirm", "idle on 2.0; confirmed; settle 2.0"),
     ("ready", "withdraw", "back on 1.0; roll back to 1.0"),
     ("ready", "ready", "ready on 1.0"),
     ("ready", "not ready", "back, rejects on 1.0; roll back to 1.0"),
     ("ready", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("ready", "boot", "soaking on 1.0"),
+    ("ready", "crash", "soaking on 1.0"),
     ("back", "rolled back", "idle on 1.0; failed; rejected 2.0; discard 2.0"),
     ("back", "not rolled back", "back, rejects on 1.0; roll back to 1.0"),
     ("back", "tick", "back, rejects on 1.0; roll back to 1.0"),
     ("back", "boot", "back, rejects on 1.0; roll back to 1.0"),
+    ("back", "crash", "back, rejects on 1.0; roll back to 1.0"),
 ];
 
 #[test]
@@ -260,6 +266,57 @@ fn a_version_that_cannot_be_applied_at_any_boot_is_given_up() {
     assert_eq!(actions, [NodeAction::RollBack(OLD.into())]);
 }
 
+/// The node after starts of the watchdog at these seconds: `c` after a crash, `b` after a stop.
+fn booted(node: &NodeState, boots: &[(char, i64)]) -> NodeState {
+    boots.iter().fold(node.clone(), |node, (kind, seconds)| {
+        let event = if *kind == 'c' { NodeEvent::BootAfterCrash } else { NodeEvent::Boot };
+        step(&node, event, at(*seconds)).0
+    })
+}
+
+#[test]
+fn a_version_under_which_the_host_keeps_crashing_is_rejected() {
+    let all = nodes();
+    for name in ["applying", "soaking", "ready"] {
+        let node = &all.iter().find(|(phase, _)| *phase == name).unwrap().1;
+        for (boots, rejects) in [
+            // Two crashes are not enough, and reboots by a person never are.
+            (vec![('c', 1), ('c', 2)], None),
+            (vec![('b', 1), ('c', 2), ('b', 3), ('c', 4), ('b', 5)], None),
+            (vec![('c', 1), ('b', 2), ('c', 3), ('c', 4)], Some(true)),
+            // When the time is over, the cause is named: one crash may be a power cut, two are the version.
+            (vec![('b', 301)], Some(false)),
+            (vec![('c', 301)], Some(false)),
+            (vec![('c', 1), ('c', 301)], Some(true)),
+            (vec![('c', 1), ('c', 2), ('b', 301)], Some(true)),
+        ] {
+            let next = booted(node, &boots);
+            let found = match &next.phase {
+                NodePhase::RollingBack { rejects, why, .. } => {
+                    assert_eq!(*rejects, why.contains("times while 2.0 was on trial"), "{why}");
+                    Some(*rejects)
+                }
+                _ => None,
+            };
+            assert_eq!(found, rejects, "{name}: {boots:?}");
+            let ended = step(&next, NodeEvent::RolledBack, at(400)).0;
+            assert_eq!(ended.rejected.contains_key(NEW), rejects == Some(true), "{name}: {boots:?}");
+            assert!(found.is_none() || ended.crashes == 0, "the next trial starts from zero");
+        }
+    }
+}
+
+#[test]
+fn crashes_of_another_trial_do_not_count() {
+    let all = nodes();
+    let staged = NodeState { crashes: 2, ..all[2].1.clone() };
+    let (applying, _) = step(&staged, NodeEvent::Apply(id("r")), at(0));
+    assert_eq!(applying.crashes, 0);
+    let confirmed =
+        step(&NodeState { crashes: 2, ..all[5].1.clone() }, NodeEvent::Confirm(id("r")), at(61)).0;
+    assert_eq!((confirmed.running.as_str(), confirmed.crashes), (NEW, 0));
+}
+
 #[test]
 fn a_long_soak_has_a_longer_deadline() {
     for (soak, patience) in [(0, 300), (60, 300), (100, 300), (101, 303), (3600, 10800)] {
@@ -346,6 +403,7 @@ fn any_event() -> impl Strategy<Value = NodeEvent> {
         1 => Just(NodeEvent::RollBack("g".into())),
         3 => Just(NodeEvent::Tick),
         1 => Just(NodeEvent::Boot),
+        1 => Just(NodeEvent::BootAfterCrash),
     ]
 }
 

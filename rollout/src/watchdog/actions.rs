@@ -12,17 +12,20 @@ use rustix::process::Signal;
 
 use super::net::{FetchFailure, NetJob};
 use super::saved_state::StartedAgent;
-use super::{FetchInProgress, PendingStart, WantedBinary, Watchdog, WatchdogEvent, error_chain, process};
+use super::{
+    FetchInProgress, PendingStart, WantedBinary, Watchdog, WatchdogEvent, error_chain, process, saved_files,
+};
 use crate::driver_logic::PREPARE_LIMIT;
 use crate::fail_point;
 use crate::phase::{self, NodeAction, NodePhase, NodeState};
 use crate::slots::AgentProgram;
 use crate::supervise::{self, ProcessAction, ProcessEvent, SupervisorTime};
 use zagent_config::backoff::Backoff;
-use zagent_config::json_file;
 
 /// The note about a binary that cannot be fetched.
 const FETCH_NOTE: &str = "fetch";
+/// The note about a good version that keeps failing.
+const FAILING_NOTE: &str = "failing";
 
 impl Watchdog<'_> {
     pub(super) fn elapsed(&self) -> SupervisorTime {
@@ -58,18 +61,46 @@ impl Watchdog<'_> {
 
     /// Saves the state of the node; true when it is durable.
     pub(super) fn write_node(&mut self, node: NodeState) -> bool {
-        let written = json_file::write(&self.setup.paths.phase(), &node);
+        let sequence = self.sequence.saturating_add(1);
+        let written = saved_files::write_sealed(&self.setup.paths.phase(), &node, sequence);
         let is_written = self.note_disk_result(written.map_err(|error| error_chain(&error)));
+        let is_other_phase = self.node.phase.name() != node.phase.name();
         if is_written || matches!(node.phase, NodePhase::RollingBack { .. }) {
             self.node = node;
         }
         let _ = fail_point("watchdog::written");
+        if is_written {
+            (self.sequence, self.is_copy_due) = (sequence, true);
+            self.write_copy();
+        }
+        if is_written && is_other_phase {
+            // The number of this write: a copy of an earlier phase is known to be old, whatever happens to the second.
+            self.save_state();
+        }
         is_written
+    }
+
+    /// Brings the second copy up to date. It is only read when the first is damaged, and names a confirmed version
+    /// however old it is: so a failure is logged, and the write is repeated.
+    pub(super) fn write_copy(&mut self) {
+        if !self.is_copy_due {
+            return;
+        }
+        let path = self.setup.paths.phase_copy();
+        match saved_files::write_sealed(&path, &self.node, self.sequence) {
+            Ok(()) => (self.is_copy_due, self.logged.copy) = (false, false),
+            Err(error) if !std::mem::replace(&mut self.logged.copy, true) => {
+                tracing::warn!("{}; trying again", error_chain(&error));
+            }
+            Err(_) => {}
+        }
+        let _ = fail_point("watchdog::copied");
     }
 
     /// Saves the rest of the state.
     pub(super) fn save_state(&mut self) -> bool {
-        let written = json_file::write(&self.setup.paths.watchdog(), &self.saved);
+        self.saved.sequence = self.sequence;
+        let written = saved_files::write_sealed(&self.setup.paths.watchdog(), &self.saved, self.sequence);
         self.note_disk_result(written.map_err(|error| error_chain(&error)))
     }
 
@@ -100,8 +131,12 @@ impl Watchdog<'_> {
                 self.prune = true;
             }
             NodeAction::Apply(to) => self.apply_version(&to, now),
-            NodeAction::RollBack(back) => self.roll_back(&back),
-            NodeAction::Settle(_) => self.prune = true,
+            NodeAction::RollBack(_) => self.roll_back(),
+            NodeAction::Settle(_) => {
+                self.prune = true;
+                self.saved.damage.clear();
+                self.save_state();
+            }
         }
     }
 
@@ -176,17 +211,12 @@ impl Watchdog<'_> {
         }
     }
 
-    fn roll_back(&mut self, back: &str) {
+    fn roll_back(&mut self) {
         // It is running, or done and not saved yet.
         if self.pending_start == Some(PendingStart::Rollback)
             || self.unsaved_answers.contains(&phase::NodeEvent::RolledBack)
         {
             return;
-        }
-        let (program, _) = self.slots.pick_runnable([back]);
-        if let Err(error) = self.slots.set_current(&program) {
-            // The symlink is only for people; the start does not depend on it.
-            tracing::warn!("{}", error_chain(&error));
         }
         self.switch_program(PendingStart::Rollback);
     }
@@ -194,6 +224,7 @@ impl Watchdog<'_> {
     /// Starts the expected version instead of the running one.
     fn switch_program(&mut self, awaited: PendingStart) {
         self.pending_start = Some(awaited);
+        self.forget_failing();
         self.supervise(ProcessEvent::Restart);
     }
 
@@ -217,10 +248,59 @@ impl Watchdog<'_> {
             }
             _ => {}
         }
+        if matches!(happened, ProcessEvent::Ended | ProcessEvent::StartFailed)
+            && self.process.is_degraded(&self.setup.pace.rules)
+        {
+            self.try_other_version();
+        }
+    }
+
+    /// The agent keeps failing: the next good version runs in its place, the built-in one last. After all of them, the
+    /// first is tried again at the pace of a degraded node.
+    fn try_other_version(&mut self) {
+        if self.node.is_unconfirmed() || self.stopping {
+            return;
+        }
+        let Some(failed) = self.tried.clone() else { return };
+        let built_in = self.slots.built_in().version.clone();
+        let wanted =
+            [Some(self.node.current_version().to_owned()), self.node.previous.clone(), Some(built_in)];
+        let is_next = |version: &String| {
+            *version != failed && !self.failing.contains(version) && self.slots.verify(version).is_ok()
+        };
+        let Some(next) = wanted.into_iter().flatten().find(is_next) else {
+            if !std::mem::take(&mut self.failing).is_empty() {
+                self.notes.insert(FAILING_NOTE, "every version on this host keeps failing".into());
+            }
+            return;
+        };
+        let why = self.ended.as_deref().unwrap_or("it does not start");
+        let note = format!("{failed} keeps failing ({why}); {next} runs instead");
+        tracing::error!("{note}");
+        self.notes.insert(FAILING_NOTE, note);
+        self.failing.insert(failed);
+        self.supervise(ProcessEvent::Restart);
+    }
+
+    /// The good version is healthy again.
+    pub(super) fn note_recovery(&mut self) {
+        let rules = &self.setup.pace.rules;
+        if self.failing.is_empty() && self.process.is_healthy(self.elapsed(), rules) {
+            self.notes.remove(FAILING_NOTE);
+        }
+    }
+
+    fn forget_failing(&mut self) {
+        self.failing.clear();
+        self.notes.remove(FAILING_NOTE);
     }
 
     fn start_agent(&mut self) {
-        let started = self.choose_program().and_then(|program| self.start_program(&program));
+        let chosen = self.choose_program();
+        if let Ok(program) = &chosen {
+            self.tried = Some(program.version.clone());
+        }
+        let started = chosen.and_then(|program| self.start_program(&program));
         let now = Timestamp::now();
         match started {
             Ok(()) => {
@@ -245,6 +325,10 @@ impl Watchdog<'_> {
 
     fn start_program(&mut self, program: &AgentProgram) -> Result<(), String> {
         self.accept_running(&program.version);
+        if let Err(error) = self.slots.set_current(program) {
+            // The symlink is only for people; the start does not depend on it.
+            tracing::warn!("{}", error_chain(&error));
+        }
         self.saved.starting = Some(program.clone());
         self.save_state();
         let process = process::start_process(&program.path, &self.setup.agent_args)
@@ -328,8 +412,8 @@ impl Watchdog<'_> {
 
 /// True for events that come once; all others are repeated.
 const fn is_one_time_event(event: &phase::NodeEvent) -> bool {
-    use phase::NodeEvent::{Applied, ApplyFailed, FetchFailed, Fetched, RolledBack};
-    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack)
+    use phase::NodeEvent::{Applied, ApplyFailed, BootAfterCrash, FetchFailed, Fetched, RolledBack};
+    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack | BootAfterCrash)
 }
 
 /// The wait before a missing binary is requested again; `None` once the driver has given up.

@@ -59,6 +59,8 @@ impl Watchdog<'_> {
         self.publish_report(now);
         self.poll_records();
         self.prune_slots();
+        self.write_copy();
+        self.note_recovery();
         self.mark_proven();
         self.update_self();
         self.notify_status();
@@ -246,26 +248,19 @@ impl Watchdog<'_> {
 
     fn answer_rollback(&mut self, reason: String, now: Timestamp) -> WatchdogResponse {
         let refused = |why: String| WatchdogResponse::Refused { why };
-        let from = self.node.current_version().to_owned();
+        let (from, mut node) = (self.node.current_version().to_owned(), self.node.clone());
         match &self.node.phase {
             _ if self.stopping => return refused("the watchdog is stopping".into()),
             NodePhase::RollingBack { back, .. } => {
                 return WatchdogResponse::Done { words: format!("already rolling back to {back}") };
             }
-            NodePhase::Idle => {
-                let Some(previous) = &self.node.previous else {
-                    let why = format!("there is no version before {from} to roll back to");
-                    return refused(format!(
-                        "{why}: roll out an older version (zagent rollout start --anyway)"
-                    ));
-                };
-                if let Err(error) = self.slots.verify(previous) {
-                    return refused(format!("cannot roll back: {}", error_chain(&error)));
-                }
-            }
+            NodePhase::Idle => match self.rollback_target() {
+                Ok(previous) => node.previous = Some(previous),
+                Err(why) => return refused(why),
+            },
             _ => {}
         }
-        self.handle_node_event(phase::NodeEvent::RollBack(reason), now);
+        self.handle_changed_node(&node, phase::NodeEvent::RollBack(reason), now);
         match &self.node.phase {
             NodePhase::RollingBack { back, .. } => {
                 WatchdogResponse::Done { words: format!("rolling back from {from} to {back}") }
@@ -277,6 +272,21 @@ impl Watchdog<'_> {
                 words: format!("discarded the fetched version; {from} keeps running"),
             },
             _ => refused("cannot save state: check the disk".into()),
+        }
+    }
+
+    /// The version that an idle node rolls back to: the previous one, else that of the package.
+    fn rollback_target(&self) -> Result<String, String> {
+        let (from, built_in) = (&self.node.running, &self.slots.built_in().version);
+        let previous = self.node.previous.as_ref().map(|previous| (previous, self.slots.verify(previous)));
+        match previous {
+            Some((previous, Ok(_))) => Ok(previous.clone()),
+            _ if from != built_in && self.slots.verify(built_in).is_ok() => Ok(built_in.clone()),
+            Some((_, Err(error))) => Err(format!("cannot roll back: {}", error_chain(&error))),
+            None => Err(format!(
+                "there is no version before {from} to roll back to: roll out an older version (zagent rollout start \
+                 --anyway)"
+            )),
         }
     }
 

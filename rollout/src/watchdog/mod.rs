@@ -19,13 +19,14 @@ mod lock;
 mod net;
 mod process;
 mod readiness;
+mod saved_files;
 mod saved_state;
 mod self_update;
 mod socket;
 mod startup;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ use zagent_config::json_file::JsonFileError;
 
 pub use self::net::{ConnectLink, FetchBinary, FetchFailure, Readiness, RolloutLink};
 pub use self::readiness::SocketReadiness;
-pub use self::saved_state::{SavedWatchdog, WatchdogUpdate};
+pub use self::saved_files::file_problems;
+pub use self::saved_state::{DamageNote, SavedWatchdog, WatchdogUpdate};
 pub use self::socket::{RunningWatchdog, WatchdogRequest, WatchdogResponse, WatchdogStatus, send_request};
 
 /// The intervals. A real host uses [`WatchdogPace::PRODUCTION`]; tests have less time.
@@ -315,6 +317,7 @@ struct LoggedProblems {
     records: Option<String>,
     beats: bool,
     disk: bool,
+    copy: bool,
 }
 
 /// The watchdog.
@@ -324,11 +327,19 @@ struct Watchdog<'a> {
     own_version: String,
     slots: Slots,
     node: NodeState,
+    /// The number of the last write of `node`.
+    sequence: u64,
+    /// True when the second copy of `node` is behind the first.
+    is_copy_due: bool,
     saved: SavedWatchdog,
     process: SupervisedProcess,
     agent: Option<StartedAgent>,
     /// How the agent exited last.
     ended: Option<String>,
+    /// The version that was started last.
+    tried: Option<String>,
+    /// Good versions that keep failing: another one runs in their place.
+    failing: BTreeSet<String>,
     pending_start: Option<PendingStart>,
     wanted: Option<WantedBinary>,
     fetching: Option<FetchInProgress>,
@@ -377,19 +388,20 @@ pub fn run(setup: WatchdogSetup<'_>, inbox: WatchdogInbox) -> Result<(), Watchdo
 /// # Errors
 /// Fails when they cannot be read.
 pub fn probe(paths: &Paths) -> Result<(), WatchdogError> {
-    zagent_config::json_file::read::<NodeState>(&paths.phase())?;
-    zagent_config::json_file::read::<SavedWatchdog>(&paths.watchdog())?;
+    saved_files::read_sealed::<NodeState>(&paths.phase())?;
+    saved_files::read_sealed::<SavedWatchdog>(&paths.watchdog())?;
     Ok(())
 }
 
-/// The status without a running watchdog.
+/// The status without a running watchdog: what the next one would start with.
 ///
 /// # Errors
-/// Fails when the files cannot be read.
+/// Fails when the files may not be read.
 pub fn status_from_files(paths: &Paths, built_in: AgentProgram) -> Result<WatchdogStatus, JsonFileError> {
-    let version = Slots::new(paths.slots(), built_in).current();
-    let node = zagent_config::json_file::read::<NodeState>(&paths.phase())?
-        .unwrap_or_else(|| NodeState::with_version(version));
+    let (now, version) = (Timestamp::now(), built_in.version.clone());
+    let slots = Slots::new(paths.slots(), built_in.clone());
+    let sequence = saved_files::read_watchdog(paths)?.0.unwrap_or_default().sequence;
+    let node = saved_files::read_node(paths, &slots, sequence, now)?.node;
     Ok(WatchdogStatus {
         watchdog: None,
         version: node.current_version().to_owned(),
@@ -398,7 +410,8 @@ pub fn status_from_files(paths: &Paths, built_in: AgentProgram) -> Result<Watchd
         failures: 0,
         degraded: None,
         next_retry: None,
-        notes: Vec::new(),
+        notes: file_problems(paths, built_in, now),
+        built_in: Some(version),
     })
 }
 

@@ -63,13 +63,14 @@ impl ProcessIdentity {
         std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()
     }
 
-    /// The process that runs a program with these arguments and has lost its parent, in this PID namespace: processes
-    /// in containers are excluded.
-    pub(super) fn find_orphan(program: &Path, args: &[OsString]) -> Option<Self> {
-        let line: Vec<&[u8]> = std::iter::once(program.as_os_str())
-            .chain(args.iter().map(OsString::as_os_str))
-            .map(OsStrExt::as_bytes)
-            .collect();
+    /// The process that runs one of these programs with these arguments and has lost its parent, and the index of the
+    /// program. Only in this PID namespace: processes in containers are excluded.
+    pub(super) fn find_orphan(programs: &[&Path], args: &[OsString]) -> Option<(Self, usize)> {
+        let line = |program: &Path| -> Vec<Vec<u8>> {
+            let args = args.iter().map(OsString::as_os_str);
+            std::iter::once(program.as_os_str()).chain(args).map(|word| word.as_bytes().to_vec()).collect()
+        };
+        let lines: Vec<_> = programs.iter().map(|program| line(program)).collect();
         let view = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let own = view("self")?;
         let mut entries = std::fs::read_dir("/proc").ok()?.flatten();
@@ -79,15 +80,17 @@ impl ProcessIdentity {
             let found = std::fs::read(entry.path().join("cmdline")).ok()?;
             let found: Vec<&[u8]> = found.strip_suffix(b"\0")?.split(|b| *b == 0).collect();
             // A script is run by another program, which has it as its first argument.
-            let is_it = found == line || found.get(1..) == Some(&line);
-            if !is_it || view(pid)? != own {
+            let is_it =
+                |line: &Vec<Vec<u8>>| found == *line || found.get(1..).is_some_and(|rest| rest == *line);
+            let which = lines.iter().position(is_it)?;
+            if view(pid)? != own {
                 return None;
             }
             let process = Self::from_pid(pid.parse().ok()?)?;
             let (parent, _) = parent_and_start(process.pid)?;
             let is_lost =
                 parent == 1 || Self::from_pid(parent).and_then(|p| p.program()) != Self::current()?.program();
-            is_lost.then_some(process)
+            is_lost.then_some((process, which))
         })
     }
 

@@ -24,6 +24,23 @@ pub struct SavedWatchdog {
     pub installed: Option<AgentProgram>,
     /// The watchdog that this one will become, or became.
     pub renewal: Option<WatchdogUpdate>,
+    /// True while a watchdog runs: when the next one finds it, the last one was killed, or the host crashed.
+    pub open: bool,
+    /// The number of a write of the node's state that certainly happened: an older copy is not the last one.
+    #[serde(skip)]
+    pub sequence: u64,
+    /// Damage that was found and repaired, until the next version is confirmed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<DamageNote>,
+}
+
+/// Damage that was found and repaired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamageNote {
+    /// Which file, the problem, and what followed from it.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// An agent that was started.

@@ -21,7 +21,7 @@ impl Watchdog<'_> {
     /// Becomes the watchdog of the running version, when nothing else is in progress.
     pub(super) fn update_self(&mut self) {
         let busy = self.stopping || self.probing || self.fetching.is_some() || self.pending_start.is_some();
-        if busy || self.net.is_busy() || self.node.phase != NodePhase::Idle || !self.process.is_up() {
+        if busy || self.net.is_busy() || self.node.phase != NodePhase::Idle || !self.is_agent_proven() {
             return;
         }
         match decide_update(&self.own_version, &self.node.running, self.saved.renewal.as_ref()) {
@@ -45,6 +45,12 @@ impl Watchdog<'_> {
             }
             _ => drop(self.notes.remove("watchdog")),
         }
+    }
+
+    /// True when the good version runs and is healthy: a watchdog does not become one that keeps failing.
+    fn is_agent_proven(&self) -> bool {
+        let runs_good = self.agent.as_ref().is_some_and(|held| held.version == self.node.running);
+        runs_good && self.process.is_healthy(self.elapsed(), &self.setup.pace.rules)
     }
 
     /// Makes the other watchdog read its files, on a separate thread.
@@ -118,8 +124,9 @@ impl Watchdog<'_> {
         let own = self.own_version.clone();
         if let Some(renewal) = self.saved.renewal.as_mut().filter(|r| r.version == own && !r.proved) {
             renewal.tries = renewal.tries.saturating_sub(1);
-            self.save_state();
         }
+        self.saved.open = false;
+        self.save_state();
     }
 }
 

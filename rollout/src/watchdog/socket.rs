@@ -80,6 +80,9 @@ pub struct WatchdogStatus {
     pub next_retry: Option<Timestamp>,
     /// Other notes for people.
     pub notes: Vec<String>,
+    /// The version of the package: a rollback without a previous version ends there.
+    #[serde(default)]
+    pub built_in: Option<String>,
 }
 
 /// A running watchdog.

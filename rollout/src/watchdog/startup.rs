@@ -1,7 +1,8 @@
 //! The state that the last watchdog left in, a watchdog that continues from there out.
 //!
 //! Law: an agent is kept if this very process started it, also before a self-update; one that a dead watchdog left is
-//! stopped before another is started.
+//! stopped before another is started (held by `an_agent_whose_record_is_lost_is_found_and_replaced`,
+//! `a_watchdog_killed_in_any_phase_is_replaced_by_one_that_continues`).
 
 use std::cmp::Ordering;
 use std::os::fd::AsFd;
@@ -15,20 +16,22 @@ use super::heartbeats::HeartbeatStore;
 use super::net::NetThread;
 use super::process::ProcessIdentity;
 use super::readiness::connect_with_timeout;
-use super::saved_state::{SavedWatchdog, StartedAgent};
+use super::saved_state::{DamageNote, SavedWatchdog, StartedAgent};
 use super::{
     DueTimes, LoggedProblems, SelfTest, Watchdog, WatchdogError, WatchdogEvent, WatchdogSetup, error_chain,
-    slot_from_path, socket, system_error,
+    saved_files, slot_from_path, socket, system_error,
 };
 use crate::phase::{self, NodePhase, NodeState};
+use crate::recovery::RecoveredNode;
 use crate::slots::{AgentProgram, Slots};
 use crate::supervise::{ProcessEvent, SupervisedProcess};
 use crate::version::compare;
-use zagent_config::json_file;
-use zagent_config::json_file::JsonFileError;
+use zagent_config::paths::Paths;
 
 /// The time limit to find out which process listens on a socket.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of remembered damages.
+const MAX_DAMAGE_NOTES: usize = 8;
 
 impl<'a> Watchdog<'a> {
     #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
@@ -37,11 +40,16 @@ impl<'a> Watchdog<'a> {
         events: Sender<WatchdogEvent>,
     ) -> Result<Self, WatchdogError> {
         let paths = setup.paths.clone();
-        let mut kept = read_or_discard::<SavedWatchdog>(&paths.watchdog())?.unwrap_or_default();
+        let now = Timestamp::now();
+        let (found, damaged) = saved_files::read_watchdog(&paths)?;
+        let is_saved = found.is_some();
+        let mut kept = found.unwrap_or_default();
         let renewed = kept
             .renewal
             .as_ref()
             .filter(|it| it.process.is_some() && it.process == ProcessIdentity::current());
+        // A watchdog that became another one was not killed.
+        let has_crashed = kept.open && renewed.is_none();
         let slot =
             renewed.map(|it| it.version.clone()).or_else(|| slot_from_path(&paths, &setup.program.path));
         let before = kept.installed.clone();
@@ -50,11 +58,12 @@ impl<'a> Watchdog<'a> {
             _ => setup.program.clone(),
         };
         let own = slot.unwrap_or_else(|| setup.program.version.clone());
-        kept.installed = Some(installed.clone());
+        (kept.installed, kept.open) = (Some(installed.clone()), true);
         let slots = Slots::new(paths.slots(), installed);
-        let node = read_or_discard::<NodeState>(&paths.phase())?.filter(|node| !node.running.is_empty());
-        let node = node.unwrap_or_else(|| NodeState::with_version(slots.current()));
-        let node = apply_manual_upgrade(node, before.as_ref(), &slots);
+        let recovered = saved_files::read_node(&paths, &slots, kept.sequence, now)?;
+        note_damage(&mut kept, &recovered, damaged, &paths, now);
+        let node = apply_manual_upgrade(recovered.node.clone(), before.as_ref(), &slots);
+        let is_unsaved = recovered.is_damaged() || node != recovered.node;
         let connect =
             std::mem::replace(&mut setup.connect, Box::new(|| Err("there is no connection".into())));
         let net = NetThread::start(connect, events.clone()).map_err(system_error("start a thread"))?;
@@ -75,11 +84,15 @@ impl<'a> Watchdog<'a> {
         let mut watchdog = Self {
             own_version: own,
             slots,
-            node,
+            node: node.clone(),
+            sequence: recovered.sequence,
+            is_copy_due: false,
             saved: kept,
             process: SupervisedProcess::NEW,
             agent: None,
             ended: None,
+            tried: None,
+            failing: std::collections::BTreeSet::new(),
             pending_start: None,
             wanted: None,
             fetching: None,
@@ -104,19 +117,24 @@ impl<'a> Watchdog<'a> {
             stopping: false,
             setup,
         };
+        if is_unsaved {
+            watchdog.write_node(node);
+        }
         watchdog.save_state();
-        watchdog.adopt_child();
+        watchdog.adopt_child(has_crashed || !is_saved);
         let (version, agent) = (watchdog.own_version.clone(), watchdog.node.current_version().to_owned());
         tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog started");
-        watchdog.handle_node_event(phase::NodeEvent::Boot, Timestamp::now());
+        let event = if has_crashed { phase::NodeEvent::BootAfterCrash } else { phase::NodeEvent::Boot };
+        watchdog.handle_node_event(event, Timestamp::now());
         Ok(watchdog)
     }
 
-    /// Takes over the running agent, or makes sure that it stops.
-    fn adopt_child(&mut self) {
+    /// Takes over the running agent, or makes sure that it stops. The record of it may be lost or old.
+    fn adopt_child(&mut self, is_record_doubtful: bool) {
         let held = self.saved.child.clone().filter(|held| held.process.is_alive());
-        let Some(held) =
-            held.or_else(|| self.find_unrecorded_agent()).or_else(|| self.find_listening_agent())
+        let Some(held) = held
+            .or_else(|| self.find_unrecorded_agent(is_record_doubtful))
+            .or_else(|| self.find_listening_agent())
         else {
             return;
         };
@@ -136,10 +154,15 @@ impl<'a> Watchdog<'a> {
         self.adopt_agent(held);
     }
 
-    /// An agent that was started and not recorded.
-    fn find_unrecorded_agent(&self) -> Option<StartedAgent> {
-        let AgentProgram { version, path } = self.saved.starting.clone()?;
-        let process = ProcessIdentity::find_orphan(&path, &self.setup.agent_args)?;
+    /// An agent that was started and not recorded: of the program that was about to start, or of any.
+    fn find_unrecorded_agent(&self, of_any: bool) -> Option<StartedAgent> {
+        let mut programs: Vec<AgentProgram> = self.saved.starting.iter().cloned().collect();
+        if of_any {
+            programs.extend(self.slots.programs());
+        }
+        let files: Vec<&Path> = programs.iter().map(|program| program.path.as_path()).collect();
+        let (process, which) = ProcessIdentity::find_orphan(&files, &self.setup.agent_args)?;
+        let version = programs.get(which)?.version.clone();
         Some(StartedAgent { process, version, since: Timestamp::now() })
     }
 
@@ -163,7 +186,8 @@ impl<'a> Watchdog<'a> {
             return self.slots.verify(self.node.current_version()).map_err(|error| error_chain(&error));
         }
         let wanted = [Some(self.node.current_version()), self.node.previous.as_deref()];
-        let (program, passed_over) = self.slots.pick_runnable(wanted.into_iter().flatten());
+        let wanted = wanted.into_iter().flatten().filter(|version| !self.failing.contains(*version));
+        let (program, passed_over) = self.slots.pick_runnable(wanted);
         if passed_over.is_empty() {
             self.notes.remove("slot");
             return Ok(program);
@@ -175,12 +199,14 @@ impl<'a> Watchdog<'a> {
         Ok(program)
     }
 
-    /// The running version becomes the good one, when the good version is lost.
+    /// The running version becomes the good one, when the good version is lost. A good version that only fails now
+    /// stays the good one.
     pub(super) fn accept_running(&mut self, version: &str) {
-        if matches!(self.node.phase, NodePhase::Applying { .. } | NodePhase::Soaking { .. })
-            || self.node.running == version
-        {
+        if self.node.is_unconfirmed() || !self.failing.is_empty() || self.node.running == version {
             return;
+        }
+        if let Some(text) = self.notes.get("slot").cloned() {
+            self.saved.damage.push(DamageNote { text, at: Timestamp::now() });
         }
         let mut node = self.node.clone();
         node.running = version.to_owned();
@@ -194,6 +220,13 @@ fn apply_manual_upgrade(mut node: NodeState, before: Option<&AgentProgram>, slot
     let installed = slots.built_in();
     let is_other = before.is_some_and(|before| before.version != installed.version);
     let is_newer = compare(&installed.version, &node.running) == Some(Ordering::Greater);
+    if is_other && is_newer && node.rejected.contains_key(&installed.version) {
+        let (version, running) = (&installed.version, &node.running);
+        tracing::warn!(
+            "{version} was installed by hand, and was rejected on this node: {running} keeps running"
+        );
+        return node;
+    }
     if is_other && is_newer && node.phase == NodePhase::Idle {
         let old = std::mem::replace(&mut node.running, installed.version.clone());
         tracing::info!(from = old, to = node.running, "a newer version was installed by hand; running it");
@@ -202,16 +235,26 @@ fn apply_manual_upgrade(mut node: NodeState, before: Option<&AgentProgram>, slot
     node
 }
 
-/// A file of the watchdog; a damaged one is moved aside, because without a watchdog there is no agent either.
-fn read_or_discard<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, JsonFileError> {
-    match json_file::read(path) {
-        Err(error) if error.is_damaged() => {
-            let aside = path.with_extension("damaged");
-            tracing::error!(error = error_chain(&error), aside = %aside.display(), "the state file is moved aside, and a new one is started");
-            let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
-            std::fs::rename(path, aside).map_err(failed)?;
-            Ok(None)
-        }
-        other => other,
+/// Logs and remembers damage, and moves the damaged files aside: without a watchdog there is no agent either.
+fn note_damage(
+    saved: &mut SavedWatchdog,
+    recovered: &RecoveredNode,
+    watchdog: Option<String>,
+    paths: &Paths,
+    now: Timestamp,
+) {
+    let files = [
+        (watchdog.is_some(), paths.watchdog()),
+        (recovered.first.is_some(), paths.phase()),
+        (recovered.second.is_some(), paths.phase_copy()),
+    ];
+    files.iter().filter(|(is_damaged, _)| *is_damaged).for_each(|(_, path)| saved_files::move_aside(path));
+    saved.damage.retain(|note| note.is_recent(now));
+    let found = watchdog.map(|problem| saved_files::watchdog_note(&problem));
+    for text in found.into_iter().chain(saved_files::node_notes(recovered)) {
+        tracing::error!("{text}");
+        saved.damage.push(DamageNote { text, at: now });
     }
+    let surplus = saved.damage.len().saturating_sub(MAX_DAMAGE_NOTES);
+    saved.damage.drain(..surplus);
 }

@@ -67,14 +67,27 @@ impl Watchdog<'_> {
         }
     }
 
+    /// True while the agent keeps failing, also while another version is tried in its place.
     fn is_degraded(&self) -> bool {
-        self.process.is_degraded(&self.setup.pace.rules)
+        let rules = &self.setup.pace.rules;
+        let is_trying = !self.failing.is_empty() && !self.process.is_healthy(self.elapsed(), rules);
+        is_trying || self.process.is_degraded(rules)
     }
 
     fn degraded_reason(&self) -> Option<String> {
         let how = self.ended.as_deref().unwrap_or("it does not start");
-        self.is_degraded()
-            .then(|| format!("the agent failed {} times in a row: {how}", self.process.failures))
+        let failures = self.process.failures;
+        let reason = || match self.failing.first() {
+            Some(version) => format!("{version} keeps failing, and another version is tried: {how}"),
+            None => format!("the agent failed {failures} times in a row: {how}"),
+        };
+        self.is_degraded().then(reason)
+    }
+
+    /// What people should know: damage that was found, and why it does not run what is expected.
+    fn people_notes(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        let damage = self.saved.damage.iter().filter(move |note| note.is_recent(now));
+        damage.map(|note| note.text.as_str()).chain(self.notes.values().map(String::as_str))
     }
 
     fn agent_process(&self, now: Timestamp) -> Option<AgentProcess> {
@@ -111,14 +124,15 @@ impl Watchdog<'_> {
             failures: self.process.failures,
             degraded: self.degraded_reason(),
             next_retry,
-            notes: self.notes.values().cloned().chain(held_up).chain(told).collect(),
+            notes: self.people_notes(now).map(str::to_owned).chain(held_up).chain(told).collect(),
+            built_in: Some(self.slots.built_in().version.clone()),
         }
     }
 
     pub(super) fn node_report(&self, now: Timestamp) -> NodeReport {
         let mut facts = self.setup.facts.clone();
         facts.insert("zagent_watchdog".into(), self.own_version.clone().into());
-        let notes: Vec<_> = self.notes.values().map(|note| serde_json::Value::from(note.as_str())).collect();
+        let notes: Vec<_> = self.people_notes(now).map(serde_json::Value::from).collect();
         if !notes.is_empty() {
             facts.insert("zagent_notes".into(), notes.into());
         }

@@ -32,6 +32,7 @@ use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 use zagent_host::reboot;
 use zagent_host::reboot::RebootHost;
+use zagent_rollout::watchdog::file_problems;
 
 /// Status read from files.
 #[derive(Debug)]
@@ -74,6 +75,9 @@ pub fn read_offline(
         window: WindowStatus::at_time(&settings.windows, now, zone),
         reboot: need.map(RebootStatus::from),
         trust: unsigned_warnings(settings),
+        watchdog: crate::watchdog::own_program()
+            .map(|built_in| file_problems(&paths, built_in, now))
+            .unwrap_or_default(),
         ..StatusInputs::default()
     };
     inputs.health.clone_from(&inputs.memory.health);

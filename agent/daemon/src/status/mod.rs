@@ -84,6 +84,9 @@ pub struct AgentStatus {
     /// What nothing protects, and what to do about it.
     #[serde(default)]
     pub trust: Vec<String>,
+    /// Damage that the watchdog found in its files, and what it did.
+    #[serde(default)]
+    pub watchdog: Vec<String>,
     /// What could not be read, and why: the rest may be incomplete.
     pub unread: Vec<String>,
 }
@@ -284,6 +287,8 @@ pub struct StatusInputs {
     pub damaged: Vec<OwnDamage>,
     /// What nothing protects.
     pub trust: Vec<String>,
+    /// Damage that the watchdog found in its files, and what it did.
+    pub watchdog: Vec<String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -329,6 +334,7 @@ impl AgentStatus {
             space: inputs.space,
             damaged: inputs.damaged,
             trust,
+            watchdog: inputs.watchdog,
             unread: inputs.unread,
         }
     }
@@ -367,6 +373,7 @@ impl AgentStatus {
         if !self.remotes.is_empty() && self.remotes.iter().all(|r| r.failing_since.is_some()) {
             wrong.push("no remote answers with its branch".into());
         }
+        wrong.extend(self.watchdog.iter().cloned());
         let sick = self.health.iter().filter(|v| v.required && !v.healthy);
         wrong.extend(sick.map(|v| format!("health check {} fails", v.name)));
         if self.paused.is_none()

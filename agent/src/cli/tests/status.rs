@@ -177,4 +177,10 @@ fn without_a_watchdog_its_files_are_read_and_nothing_rolls_back() {
     assert!(said.err.contains("systemctl start zagent-watchdog"), "{}", said.all());
     std::fs::write(site.paths().phase(), "{").unwrap();
     assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, ExitStatus::Failed);
+    let said = site.zagent(&["watchdog", "status"]);
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
+    assert!(said.out.contains("note      state/phase is damaged (EOF"), "{}", said.all());
+    let said = site.zagent(&["status", "--check"]);
+    assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());
+    assert!(said.out.contains("watchdog  state/phase is damaged (EOF"), "{}", said.all());
 }

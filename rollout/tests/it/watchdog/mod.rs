@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its node has failed")]
 
+mod damage;
 mod site;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -262,6 +263,23 @@ fn a_newer_version_installed_by_hand_runs_and_an_older_one_does_not() {
         assert_eq!((status.version.as_str(), status.node.previous.as_deref()), (runs, Some(previous)));
         site.status_with("its watchdog", |s| s.watchdog.as_ref().unwrap().version == runs);
     }
+    // It stays when nothing new was installed.
+    site.signal(Signal::TERM);
+    assert!(site.ended().success());
+    site.start_as("0.3.0");
+    let status = site.status_with("the agent", |status| status.child.is_some());
+    assert_eq!(status.version, "0.3.0");
+    // A version that was rejected here is not run because a package brought it.
+    let Some(WatchdogResponse::Done { .. }) = site.ask(&back("it is slow")) else { panic!() };
+    site.status_with("back", |s| s.version == "0.2.0" && s.node.phase.name() == "idle");
+    site.signal(Signal::TERM);
+    assert!(site.ended().success());
+    site.start_as("0.1.5");
+    site.status_with("the agent", |status| status.child.is_some() && status.version == "0.2.0");
+    site.signal(Signal::TERM);
+    assert!(site.ended().success());
+    site.start_as("0.3.0");
+    site.status_with("the agent", |status| status.child.is_some() && status.version == "0.2.0");
 }
 
 #[test]
@@ -280,9 +298,138 @@ fn damaged_files_are_moved_aside() {
     assert!(site.paths().phase().with_extension("damaged").exists());
 }
 
+/// A version that takes the host down while it is on trial: everything dies at each of its starts.
+#[test]
+fn a_version_that_crashes_the_host_is_rejected() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "");
+    site.start();
+    site.until("the agent", |site| site.living().pop());
+    for (phase, word) in [(BatchPhase::Prepare, "staged"), (BatchPhase::Apply, "soaking")] {
+        site.order("0.2.0", phase, |_| ());
+        site.status_with(word, |status| status.node.phase.name() == word);
+    }
+    for crash in 1..=phase::MAX_CRASHES {
+        let trial = |site: &mut Site| {
+            let status = site.until("the trial", |site| {
+                let status = site.status().filter(|status| status.version == "0.2.0")?;
+                site.living().pop().map(|_| status)
+            });
+            assert_eq!((status.node.phase.name(), status.node.crashes), ("soaking", crash - 1));
+        };
+        trial(&mut site);
+        // A reboot by a person does not count.
+        site.signal(Signal::TERM);
+        assert!(site.ended().success());
+        site.start();
+        trial(&mut site);
+        site.power_cut();
+        site.start();
+    }
+    let status = site.status_with("the old one", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
+    let why = "the host or the watchdog crashed 3 times while 0.2.0 was on trial";
+    assert_eq!(status.node.rejected.get("0.2.0").map(String::as_str), Some(why));
+    let taken = site.until("the report", |site| site.report()?.taken.filter(|taken| taken.outcome.is_some()));
+    assert_eq!((taken.outcome, taken.error.as_deref()), (Some(NodeOutcome::Failed), Some(why)));
+}
+
+/// A confirmed version that fails later, with no version before it: the one from the package runs in its place.
+#[test]
+fn a_degraded_node_runs_another_good_version_and_returns_by_hand() {
+    let mut site = Site::new();
+    site.release("0.2.0", "[ -e $ROOT/sick ] && exit 7; echo $VERSION > $ROOT/ready", "");
+    site.start();
+    site.roll_out("0.2.0");
+    site.status_with("the renewed watchdog", |s| s.watchdog.as_ref().unwrap().version == "0.2.0");
+    site.power_cut();
+    let mut kept =
+        zagent_config::json_file::read::<phase::NodeState>(&site.paths().phase()).unwrap().unwrap();
+    assert_eq!(kept.previous.take().as_deref(), Some("0.1.0"));
+    zagent_config::json_file::write(&site.paths().phase(), &kept).unwrap();
+    site.write("sick", b"");
+    site.start();
+    let status = site.status_with("the built-in one", |s| s.version == "0.1.0" && s.child.is_some());
+    assert_eq!(status.node.running, "0.2.0", "it stays the good one");
+    let note = "0.2.0 keeps failing (it exited with code 7); 0.1.0 runs instead";
+    assert!(status.notes.contains(&note.to_owned()), "{:?}", status.notes);
+    let tried = site.starts().len();
+    let status = site.status_with("healthy", |status| status.degraded.is_none() && status.child.is_some());
+    assert_eq!((status.version.as_str(), site.starts().len()), ("0.1.0", tried));
+    assert_eq!(status.watchdog.unwrap().version, "0.1.0", "it does not become what fails");
+    site.until("the report", |site| {
+        let report = site.report().filter(|report| report.version == "0.1.0")?;
+        report.facts.get("zagent_notes")?.to_string().contains(note).then_some(())
+    });
+    // By hand, without a version before it: the built-in one is the good one from now on.
+    let Some(WatchdogResponse::Done { words }) = site.ask(&back("it is sick")) else { panic!() };
+    assert_eq!(words, "rolling back from 0.2.0 to 0.1.0");
+    let status = site.status_with("back", |s| s.node.running == "0.1.0" && s.node.phase.name() == "idle");
+    assert_eq!(status.node.rejected.get("0.2.0").map(String::as_str), Some("it is sick"));
+    site.status_with("no note", |status| status.notes.is_empty() && status.child.is_some());
+}
+
+#[test]
+fn when_every_version_fails_all_are_tried_again_and_again() {
+    let mut site = Site::new();
+    let sick = "echo $$ $VERSION >> $ROOT/starts; [ -e $ROOT/sick ] && exit 7; echo $VERSION > $ROOT/ready";
+    site.release("0.1.0", sick, "");
+    site.release("0.2.0", sick, "");
+    site.start();
+    site.roll_out("0.2.0");
+    site.status_with("the renewed watchdog", |s| s.watchdog.as_ref().unwrap().version == "0.2.0");
+    site.power_cut();
+    site.write("sick", b"");
+    std::fs::remove_file(site.path("starts")).unwrap();
+    site.start();
+    let turns = |site: &Site| {
+        let mut versions: Vec<_> = site.starts().into_iter().map(|(_, version)| version).collect();
+        versions.dedup();
+        versions.join(" ")
+    };
+    site.until("two rounds", |site| turns(site).starts_with("0.2.0 0.1.0 0.2.0 0.1.0").then_some(()));
+    let status = site.status_with("degraded", |status| status.degraded.is_some());
+    assert!(status.notes.iter().any(|note| note.contains("keeps failing")), "{:?}", status.notes);
+    std::fs::remove_file(site.path("sick")).unwrap();
+    site.status_with("well", |status| status.degraded.is_none() && status.child.is_some());
+}
+
+#[test]
+fn what_was_damaged_is_reported_until_a_version_is_confirmed() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "");
+    site.release("0.3.0", GOOD, "");
+    site.start();
+    for (phase, word) in [(BatchPhase::Prepare, "staged"), (BatchPhase::Apply, "soaking")] {
+        site.order("0.2.0", phase, |_| ());
+        site.status_with(word, |status| status.node.phase.name() == word);
+    }
+    site.power_cut();
+    std::fs::write(site.paths().phase(), "").unwrap();
+    let files = zagent_rollout::watchdog::status_from_files(&site.paths(), site.built_in()).unwrap();
+    assert_eq!((files.version.as_str(), files.node.phase.name()), ("0.1.0", "rolling-back"));
+    assert!(files.notes[0].contains("the trial of 0.2.0 ended, and 0.1.0"), "{:?}", files.notes);
+    site.start();
+    let taken = site.until("the report", |site| site.report()?.taken.filter(|taken| taken.outcome.is_some()));
+    assert_eq!(taken.outcome, Some(NodeOutcome::Failed));
+    assert!(taken.error.unwrap().starts_with("the watchdog lost its state during the trial: state/phase"));
+    let report = site.report().unwrap();
+    assert!(report.facts["zagent_notes"].to_string().contains("the trial of 0.2.0 ended"), "{report:#?}");
+    assert!(site.paths().phase().with_extension("damaged").exists());
+    // The note outlives the watchdog, and ends with the next good news.
+    site.signal(Signal::TERM);
+    assert!(site.ended().success());
+    site.start();
+    let status = site.status_with("idle", |s| s.node.phase.name() == "idle" && s.child.is_some());
+    assert!(status.notes[0].starts_with("state/phase is damaged (EOF"), "{:?}", status.notes);
+    assert!(status.node.rejected.is_empty(), "the version is not the cause");
+    assert_eq!(site.roll_out("0.3.0").taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
+    site.status_with("no note", |status| status.notes.is_empty());
+}
+
 /// Every point between saving and doing.
-const POINTS: [&str; 7] = [
+const POINTS: [&str; 8] = [
     "watchdog::written",
+    "watchdog::copied",
     "watchdog::decided",
     "watchdog::done",
     "watchdog::started",

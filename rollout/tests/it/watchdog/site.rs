@@ -82,6 +82,11 @@ impl Site {
         self.path("releases").join(version)
     }
 
+    /// The program of the package.
+    pub(crate) fn built_in(&self) -> AgentProgram {
+        AgentProgram { version: "0.1.0".into(), path: self.program("0.1.0") }
+    }
+
     /// Creates a release: what it does as an agent, and before it is a watchdog.
     pub(crate) fn release(&self, version: &str, agent: &str, watchdog: &str) {
         let script = format!(
@@ -164,6 +169,15 @@ impl Site {
         let mut child = self.watchdog.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Everything dies at once: the watchdog and all agents.
+    pub(crate) fn power_cut(&mut self) {
+        self.kill();
+        for (pid, _) in self.living() {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Told::KILL);
+        }
+        self.until("the end of everything", |site| site.living().is_empty().then_some(()));
     }
 
     pub(crate) fn signal(&self, signal: Told) {
