@@ -1,7 +1,8 @@
 //! A commit object from a remote in, the permission to fetch its files out.
 //!
 //! Law: the commit is judged alone, before its trees and blobs cost anything: first its signature, then its place in the
-//! history. Only [`SignedCommit::judge`] makes a [`JudgedCommit`], and nothing but a judged commit is fetched or staged.
+//! history. Only [`SignedCommit::judge`] makes a [`JudgedCommit`], and nothing but a judged commit is fetched or staged
+//! (held by `SignedCommit`, `JudgedCommit`, `rewritten_history_is_refused`).
 
 use std::fmt;
 

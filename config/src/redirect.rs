@@ -1,7 +1,8 @@
 //! The address that answered and where it points to in, the address to ask next out: the one rule for redirects.
 //!
 //! Law: a redirect stays within http and https, and never goes from https to http. What the caller sends with a request
-//! (headers, login, body) goes only to the origin that the caller named. Schemes and hosts compare without regard to case.
+//! (headers, login, body) goes only to the origin that the caller named. Schemes and hosts compare without regard to case
+//! (held by `what_is_not_followed`, `locations_become_whole_addresses`).
 
 /// How many redirects are followed.
 pub const MAX_REDIRECTS: usize = 5;

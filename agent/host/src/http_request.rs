@@ -1,7 +1,8 @@
 //! A request in, its answer out, behind the redirects that may be followed.
 //!
 //! Law: where a redirect leads is decided by [`zagent_config::redirect`] alone: every client of the states and the daemon
-//! sends through here. Headers and bodies of the caller stay with the origin that the caller named.
+//! sends through here. Headers and bodies of the caller stay with the origin that the caller named (held by
+//! `headers_stay_with_the_origin_of_the_caller`, `bodies_stay_with_the_origin_of_the_caller`).
 
 #![expect(clippy::disallowed_methods, reason = "all requests of one call share its time limit")]
 

@@ -1,6 +1,6 @@
 //! A base and a delta in, the object that they describe out.
 //!
-//! Law: exactly as many bytes as the delta announces, none from outside the base.
+//! Law: exactly as many bytes as the delta announces, none from outside the base (held by `what_does_not_fit_is_refused`).
 
 use std::io::{self, Read, Write};
 

@@ -1,6 +1,7 @@
 //! A resolved pack in, two files of the store out: the pack and its index (version 2).
 //!
-//! Law: the index gets its name last; a pack without one is not seen. Neither is synced: the store is disposable.
+//! Law: the index gets its name last; a pack without one is not seen. Neither is synced: the store is disposable
+//! (held by `a_damaged_or_locked_store_is_repaired`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};

@@ -1,7 +1,8 @@
 //! A pack from a remote in, a pack with its index in the store out.
 //!
 //! Law: everything is bounded while it arrives, before it is written or hashed: objects, the size of each, the sum of all
-//! with deltas applied, the length of delta chains. Memory does not grow with the pack: large objects are in unnamed files.
+//! with deltas applied, the length of delta chains. Memory does not grow with the pack: large objects are in unnamed files (held by
+//! `bombs_are_refused_in_little_time_memory_and_disk`, `a_large_honest_pack_takes_little_memory`).
 //!
 //! ## Why not the Git library's index writer
 //! It keeps every result of one base's deltas in memory: an 8 MB pack takes 750 MB, and nothing stops it.

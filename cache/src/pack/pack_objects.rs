@@ -1,7 +1,8 @@
 //! A place in a pack file in, the object there out, with its deltas applied.
 //!
 //! Law: memory is bounded: large objects are in files, and of the others only the last few are kept, for the deltas that
-//! follow. What was dropped is made again, and that work is bounded too.
+//! follow. What was dropped is made again, and that work is bounded too (held by
+//! `bombs_are_refused_in_little_time_memory_and_disk`, `a_large_honest_pack_takes_little_memory`).
 
 use std::collections::VecDeque;
 use std::fs::File;

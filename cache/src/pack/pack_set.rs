@@ -1,6 +1,7 @@
 //! All packs of a store in, objects by id out, also large ones, in little memory.
 //!
-//! Law: what is returned is not trusted: the caller compares the hash with the id.
+//! Law: what is returned is not trusted: the caller compares the hash with the id (held by
+//! `changed_packs_are_never_accepted`).
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Entries in, the same with the id of every object out; a pack that lacks bases gets them.
 //!
 //! Law: an object is made once, right after its base, while the base is still in memory; every id is the hash of the bytes
-//! that a reader will see.
+//! that a reader will see (held by `changed_packs_are_never_accepted`, `pack_parser`).
 
 use std::collections::HashMap;
 use std::fs::File;

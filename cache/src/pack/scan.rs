@@ -1,7 +1,7 @@
 //! The stream of a pack in, a file and a list of its entries out.
 //!
 //! Law: a limit ends it where it is exceeded, before more is read, inflated or written. Until the gate is open, nothing but
-//! commits is hashed.
+//! commits is hashed (held by `bombs_are_refused_in_little_time_memory_and_disk`).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Write};
