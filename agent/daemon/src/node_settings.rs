@@ -213,6 +213,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_root_or_a_key_that_others_can_change_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let [root, key, config] = ["root", "key", "zagent.yaml"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(&key, "").unwrap();
+        let text = format!(
+            "root: {}\nsource: {{remotes: [{{url: 'ssh://git@h/x', key: {}}}]}}\n",
+            root.display(),
+            key.display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let set_mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for path in [&root, &key, &config] {
+            set_mode(path, 0o700);
+        }
+        assert!(load(Some(&config)).is_ok());
+        for path in [&root, &key] {
+            set_mode(path, 0o777);
+            let Err(AgentError::Usage { message, hint }) = load(Some(&config)) else {
+                panic!("{} is believed", path.display());
+            };
+            assert!(message.contains("can be written by others"), "{message}");
+            assert_eq!(hint, Some(format!("fix it with `chmod go-w {}`", path.display())));
+            set_mode(path, 0o700);
+        }
+    }
+
+    #[test]
     fn without_configured_limits_the_compiler_uses_its_defaults() {
         let nowhere = ConfigLocation::Dir(tempfile::tempdir().unwrap().path().join("none"));
         let settings = settings::load(&nowhere, [], &[], Some("web-01")).unwrap();

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use zagent_config::mask::Secret;
+use zagent_config::trusted_path;
 
 use super::exec::{ExecCommand, error_message};
 use crate::Machine;
@@ -56,6 +57,7 @@ pub fn decrypt_age(identities: &[PathBuf], armoured: &str) -> Result<Secret, Str
 fn load_identities(files: &[PathBuf]) -> Result<Vec<Box<dyn age::Identity>>, String> {
     let mut keys: Vec<Box<dyn age::Identity>> = Vec::new();
     for path in files {
+        trusted_path::verify(path).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -113,6 +115,9 @@ mod tests {
         assert!(decrypt_age(&files, "not age").unwrap_err().contains("damaged"));
         let none = decrypt_age(&files[..1], &sealed(&mine.to_public(), "x"));
         assert!(none.unwrap_err().contains("no age identity was found"));
+        fs::set_permissions(&files[1], std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        let open = decrypt_age(&files, &sealed(&mine.to_public(), "x")).map(drop);
+        assert!(open.unwrap_err().contains("fix it with `chmod go-w"));
     }
 
     #[test]

@@ -318,3 +318,35 @@ fn the_written_configuration_can_be_read_again() {
     assert_eq!(values(&first), values(&second));
     assert_eq!(first.schedule, second.schedule);
 }
+
+#[test]
+fn files_that_others_can_change_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let [main, fragments] = ["zagent.yaml", "conf.d"].map(|name| dir.path().join(name));
+    let fragment = fragments.join("a.yaml");
+    std::fs::create_dir(&fragments).unwrap();
+    std::fs::write(&main, "id: web-01\n").unwrap();
+    std::fs::write(&fragment, "").unwrap();
+    let set_mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for path in [&main, &fragment, &fragments] {
+        set_mode(path, 0o755);
+    }
+    let load = |location: ConfigLocation| super::load(&location, [], &[], None).map(|s| s.id.to_string());
+    let whole = || load(ConfigLocation::Dir(dir.path().into()));
+    assert_eq!(whole().unwrap(), "web-01");
+    for path in [main.as_path(), &fragment, &fragments, dir.path()] {
+        set_mode(path, 0o757);
+        let errors = whole().unwrap_err();
+        assert_eq!(errors.0[0].code.id, "ZA0013", "{errors}");
+        assert_eq!(
+            errors.0[0].hint.as_deref(),
+            Some(&*format!("fix it with `chmod go-w {}`", path.display()))
+        );
+        set_mode(path, 0o755);
+    }
+    set_mode(&main, 0o666);
+    assert!(load(ConfigLocation::File(main)).is_err());
+}
