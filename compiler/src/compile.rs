@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use zagent_config::codes::pillar as codes;
 use zagent_config::mask::Secret;
+use zagent_config::mask::secret_keys;
 use zagent_config::target::TargetSubject;
-use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, SecretMask, TraceStep, Value, secret_keys};
+use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, SecretMask, TraceStep, Value};
 
 use crate::high::HighData;
 use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};

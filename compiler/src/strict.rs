@@ -7,7 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use zagent_config::codes::function as codes;
-use zagent_config::{Diagnostic, Diagnostics, Pos, Value, secret_keys};
+use zagent_config::mask::secret_keys;
+use zagent_config::{Diagnostic, Diagnostics, Pos, Value};
 
 use crate::lower::LoweredChunk;
 use crate::schema::{self, ArgsProblem, ModuleSchema, ParamKinds, ParamTable, Schema, ValueMismatch};

@@ -24,7 +24,6 @@ mod py_text;
 pub mod redirect;
 mod repository_name;
 pub mod salt_config;
-pub mod secret_keys;
 pub mod settings;
 pub mod suggest;
 pub mod target;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use zagent_compiler::{Compat, CompileInputs, CompileOutput, CompileTarget, Compiler, FileTree, Plan};
+use zagent_config::mask::{self, secret_keys};
 use zagent_config::settings::Settings;
-use zagent_config::{SecretMask, Value, mask, secret_keys};
+use zagent_config::{SecretMask, Value};
 use zagent_host::Machine;
 
 use crate::error::AgentError;

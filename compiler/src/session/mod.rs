@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use zagent_config::codes::{Code, yaml as codes};
+use zagent_config::mask::secret_keys;
 use zagent_config::mask::{self, Secret};
-use zagent_config::{Diagnostic, FileLocation, Map, Pos, TraceStep, Value, secret_keys};
+use zagent_config::{Diagnostic, FileLocation, Map, Pos, TraceStep, Value};
 
 use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};
 use crate::jinja::with_line_feeds;

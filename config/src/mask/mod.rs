@@ -11,13 +11,14 @@ mod forms;
 mod messages;
 mod patterns;
 mod secret;
+pub mod secret_keys;
 mod url;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Map, Value, secret_keys};
+use crate::{Map, Value};
 
 use self::patterns::Patterns;
 

@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use serde_json::{Map as Json, Value as JsonValue};
-use zagent_config::{Map, Value, secret_keys};
+use zagent_config::mask::secret_keys;
+use zagent_config::{Map, Value};
 
 use zagent_config::mask::MASKED_TEXT;
 use zagent_run::{RunMode, RunReport, StateOutcome};

@@ -1,7 +1,7 @@
 //! Which key names mark their value as a secret, and which values of a pillar are secrets by that.
 
+use super::{Secret, is_maskable};
 use crate::Value;
-use crate::mask::{Secret, is_maskable};
 
 /// Parts of a key name that mark its value as a secret.
 const SECRET_MARKERS: [&str; 12] = [
