@@ -56,6 +56,26 @@ fn damaged_watchdog_files_are_reported_with_what_they_mean() {
 }
 
 #[test]
+fn damaged_files_of_the_agent_and_its_space_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = settings(dir.path(), "");
+    let paths = settings.paths();
+    for path in [paths.key(), paths.floor(), paths.floor_copy()] {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "damaged").unwrap();
+    }
+    let found = run_checks(&settings, &scope(dir.path(), true));
+    let records = of(&found, "records");
+    assert_eq!(records.len(), 2, "{found:#?}");
+    assert!(records.iter().all(|f| f.verdict == DoctorStatus::Fail && f.hint.is_some()), "{records:#?}");
+    assert!(records[0].message.contains("trust/node.key"), "{records:#?}");
+    assert_eq!(of(&found, "space")[0].verdict, DoctorStatus::Ok);
+    settings.keep_bytes = 1;
+    let found = run_checks(&settings, &scope(dir.path(), true));
+    assert_eq!(of(&found, "space")[0].verdict, DoctorStatus::Warn);
+}
+
+#[test]
 fn a_reachable_repository_passes_and_a_missing_branch_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut repository = ScratchRepo::new();

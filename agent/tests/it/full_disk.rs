@@ -5,6 +5,8 @@
 //! needs root: in CI the suite fails without it, elsewhere it says that it did nothing. `FULL_DISK=all` (`just full-disk`)
 //! runs every cell, otherwise a sample.
 
+#![expect(clippy::print_stderr, reason = "names the cell that a failure belongs to")]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

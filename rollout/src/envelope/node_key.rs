@@ -4,6 +4,8 @@
 //! moved aside, and drivers refuse the reports that another key signs until a person decides. So the damage shows
 //! where the node is watched, and not only as silence (held by `a_damaged_key_is_moved_aside_and_replaced`).
 
+#![expect(clippy::disallowed_methods, reason = "moves a damaged key aside")]
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

@@ -75,6 +75,13 @@ fn a_held_node_takes_no_part_and_reports_the_reason() {
     let damaged =
         OperatorOrders { damaged: Some("`pin.json` is damaged".into()), ..OperatorOrders::default() };
     assert_eq!(current_report(&base, &moment(&memory, &damaged, &[])).degraded, damaged.damaged);
+    // Files of its own: what repairs itself is no reason.
+    let own = |degraded| OwnDamage { message: "the key is damaged".into(), hint: String::new(), degraded };
+    let orders = OperatorOrders::default();
+    for (degraded, expected) in [(true, Some("the key is damaged")), (false, None)] {
+        let inputs = ReportInputs { damaged: &[own(degraded)], ..moment(&memory, &orders, &[]) };
+        assert_eq!(current_report(&base, &inputs).degraded.as_deref(), expected);
+    }
 
     let pause =
         Pause { since: at("09:00:00"), until: None, reason: Some("disk swap".into()), by: "root".into() };

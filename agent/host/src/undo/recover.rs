@@ -62,7 +62,7 @@ pub fn recover(root: &FsRoot, undo_dir: &Path) -> Result<Vec<PathBuf>, FsError> 
                     tracing::warn!(run, %error, "cannot end the undo journal of a killed run");
                 }
                 ended => {
-                    ended.map_err(|error| FsError::new("end undo journal", dir.join(JOURNAL_FILE), error))?
+                    ended.map_err(|error| FsError::new("end undo journal", dir.join(JOURNAL_FILE), error))?;
                 }
             }
         }

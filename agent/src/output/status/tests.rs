@@ -126,6 +126,25 @@ fn no_daemon() {
 }
 
 #[test]
+fn damage_and_a_full_disk_are_problems() {
+    let mut inputs = fine();
+    let damage = |message: &str| zagent_daemon::damage::OwnDamage {
+        message: message.into(),
+        hint: "restore it".into(),
+        degraded: true,
+    };
+    inputs.damaged = vec![damage("the node key is damaged")];
+    if let Some(space) = &mut inputs.space {
+        (space.used, space.free) = (Some(space.limit + 1), Some(1 << 20));
+    }
+    let status = AgentStatus::from_inputs(inputs.clone());
+    assert_eq!(status.problems().len(), 3, "{:?}", status.problems());
+    let shown = shown(inputs);
+    assert!(shown.contains("damaged   the node key is damaged; restore it"), "{shown}");
+    assert!(shown.contains("space     512MiB of at most 512MiB used, 1MiB free"), "{shown}");
+}
+
+#[test]
 fn everything_at_once_is_wrong() {
     let mut inputs = held(HoldReason::Unfetched, "the pack is larger than `source.max_pack`");
     let run = inputs.memory.last_run.as_mut().unwrap();

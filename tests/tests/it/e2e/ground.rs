@@ -197,9 +197,14 @@ fn a_modified_cache_that_cannot_be_staged_again_is_refused() {
     fs::remove_dir_all(node.root().join("cache/repository.git")).unwrap();
     node.turn().expect(76, &["the cache was modified outside zagent", "no remote answers"]);
     assert!(!node.host().join("evil").exists());
+    // For the status and the report of the node, until it is whole again.
+    let is_noted =
+        || fs::read_to_string(node.root().join("state/memory")).unwrap().contains("\"tampered\": \"");
+    assert!(is_noted());
     node.follow(&repo.url());
     node.turn().expect(0, &["staging it again"]);
     node.stands_on(&repo.head());
+    assert!(!is_noted());
 }
 
 /// A second run waits for the first up to its limit, then names it; a dry run does not wait.
