@@ -165,6 +165,8 @@ names! {
     EnvName;
     /// The id of a rollout, the last part of its branch.
     RolloutId;
+    /// The id of a fleet, such as `prod`.
+    FleetId;
 }
 
 impl NodeId {

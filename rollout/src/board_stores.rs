@@ -1,44 +1,55 @@
-//! Records and reports on boards: values of the driver and the nodes in, values of a board out, and back.
+//! Records on boards: values of the driver and the nodes in, values of a board out, and back.
 //!
-//! Law: an unreadable record is reported, and does not hide the others; a report that is not signed by its node is
-//! named in the log and never counted.
+//! Law: an unreadable record is reported, and does not hide the others; a record that is not accepted here is named with
+//! the reason and counts for nothing.
 
-#![expect(clippy::disallowed_methods, reason = "signatures of reports are judged at the time they are read")]
+#![expect(clippy::disallowed_methods, reason = "signatures of records are judged at the time they are read")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use zagent_config::ids::{NodeId, RolloutId};
-use zagent_config::paths::Paths;
+use zagent_config::error_chain;
+use zagent_config::ids::RolloutId;
 use zagent_config::settings::{BoardKind, RequiredSignatures, Settings};
 
+use crate::acceptance::{OrderSignatures, RecordPolicy, sign_order};
 use crate::board::{self, Board, BoardError, BoardWrite, GitBoard, GitBoardConfig, VersionToken};
-use crate::envelope::{self, EnvelopeError, NodeKeys, VerifiedReport};
-use crate::record::{Component, RECORD_SCHEMA, RolloutRecord};
-use crate::records::{Records, Reports, VersionedValue};
-use crate::report::NodeReport;
+pub use crate::board_reports::BoardReports;
+use crate::record::{RolloutRecord, UNBOUND_SCHEMA};
+use crate::records::{Records, SkippedRecord, VersionedValue};
+use crate::stored_record::{parse_record, record_text, seal_order};
 
 /// The key prefix of records.
 const ROLLOUT_PREFIX: &str = "rollout/";
 /// The value of `rollout.url` when records are on the board itself.
 pub const ON_BOARD: &str = "board";
-/// How often a report is written again when someone else wrote it in the meantime.
-const MAX_ATTEMPTS: usize = 3;
 
 /// Records on a board.
 pub struct BoardRecords {
     board: Box<dyn Board>,
-    unreadable: Vec<RolloutId>,
+    policy: RecordPolicy,
+    /// The key that signs orders.
+    key: Option<PathBuf>,
+    /// True when a record that is not accepted is shown all the same.
+    is_review: bool,
+    skipped: Vec<SkippedRecord>,
     /// Skipped records that were already logged, each version once.
     logged: BTreeMap<RolloutId, VersionToken>,
 }
 
 impl BoardRecords {
-    /// Records on this board.
+    /// Records on this board, of no fleet and without signatures.
     #[must_use]
     pub fn new(board: Box<dyn Board>) -> Self {
-        Self { board, unreadable: Vec::new(), logged: BTreeMap::new() }
+        Self::with_policy(board, RecordPolicy::default(), None)
+    }
+
+    /// Records on this board that this policy accepts; orders are signed with the key in a file.
+    #[must_use]
+    pub fn with_policy(board: Box<dyn Board>, policy: RecordPolicy, key: Option<PathBuf>) -> Self {
+        let (skipped, logged) = (Vec::new(), BTreeMap::new());
+        Self { board, policy, key, is_review: false, skipped, logged }
     }
 
     /// Records at the place in the settings: `rollout.url`, the first remote that is a repository, or the board.
@@ -46,6 +57,9 @@ impl BoardRecords {
     /// # Errors
     /// Fails when none is configured.
     pub fn open(settings: &Settings) -> Result<Self, BoardError> {
+        let here = |board| {
+            Self::with_policy(board, RecordPolicy::from_settings(settings), settings.rollout.key.clone())
+        };
         let on_board = settings.rollout.url.as_deref() == Some(ON_BOARD);
         let git = if on_board {
             None
@@ -56,7 +70,7 @@ impl BoardRecords {
             })?
         };
         if let Some(place) = git {
-            return Ok(Self::new(Box::new(GitBoard::new(place)?)));
+            return Ok(here(Box::new(GitBoard::new(place)?)));
         }
         let refused = |way: &str| BoardError::Refused { board: "of rollouts".into(), message: way.into() };
         if settings.trust.require != RequiredSignatures::None && settings.board.kind == BoardKind::Nats {
@@ -67,30 +81,64 @@ impl BoardRecords {
         }
         let way =
             "no rollout repository is configured: set `rollout.url` to a repository, or set `board.kind`";
-        board::open(settings)?.map(Self::new).ok_or_else(|| refused(way))
+        board::open(settings)?.map(here).ok_or_else(|| refused(way))
+    }
+
+    /// The same records, also those that are not accepted: for people who look at them, sign or abort them.
+    #[must_use]
+    pub fn for_review(self) -> Self {
+        Self { is_review: true, ..self }
+    }
+
+    /// Why a record is skipped.
+    fn refusal(&self, key: &str, record: &RolloutRecord) -> Option<(BoardError, bool)> {
+        let refusal = self.policy.judge(record, Timestamp::now()).err().filter(|_| !self.is_review)?;
+        let (message, is_incomplete) = (refusal.text(record), refusal.is_incomplete());
+        Some((BoardError::NotAccepted { key: key.to_owned(), message, is_incomplete }, refusal.is_foreign()))
+    }
+
+    /// The record with its order sealed, and signed when it is new.
+    fn sealed(&self, key: &str, record: &RolloutRecord, is_new: bool) -> Result<RolloutRecord, BoardError> {
+        let mut record = record.clone();
+        if record.sealed.is_some() || !is_new || record.schema <= UNBOUND_SCHEMA {
+            return Ok(record);
+        }
+        if let Some(signer) = &self.key {
+            sign_order(&mut record, signer).map_err(|error| unusable_key(&error))?;
+        } else if self.policy.needs_signatures() {
+            let message =
+                "`trust.require` accepts only signed records: set `rollout.key` to the signing key".into();
+            return Err(BoardError::Refused { board: "of rollouts".into(), message });
+        } else {
+            let damaged = |message| BoardError::Damaged { key: key.to_owned(), message };
+            record.sealed = Some(Box::new(seal_order(&record).map_err(damaged)?));
+        }
+        Ok(record)
     }
 }
 
-fn parse_record(key: &str, id: &RolloutId, bytes: &[u8]) -> Result<RolloutRecord, BoardError> {
-    let damaged = |message: String| BoardError::Damaged { key: key.to_owned(), message };
-    let record: RolloutRecord = serde_yaml::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
-    if record.schema > RECORD_SCHEMA {
-        return Err(damaged(format!(
-            "its format {} is newer than {RECORD_SCHEMA}: update this agent",
-            record.schema
-        )));
-    }
-    if record.id != *id {
-        return Err(damaged(format!("it is the record of `{}`", record.id)));
-    }
-    Ok(record)
+fn unusable_key(error: &dyn std::error::Error) -> BoardError {
+    BoardError::Refused { board: "of rollouts".into(), message: error_chain(error) }
+}
+
+fn parse_stored(key: &str, id: &RolloutId, bytes: &[u8]) -> Result<RolloutRecord, BoardError> {
+    parse_record(id, bytes).map_err(|message| BoardError::Damaged { key: key.to_owned(), message })
+}
+
+/// The rollout that a key is about.
+fn rollout_of(key: &str) -> Option<RolloutId> {
+    key.strip_prefix(ROLLOUT_PREFIX).and_then(|id| id.parse().ok())
 }
 
 impl Records for BoardRecords {
     fn get(&mut self, id: &RolloutId) -> Result<Option<VersionedValue<RolloutRecord>>, BoardError> {
         let key = format!("{ROLLOUT_PREFIX}{id}");
         let Some(entry) = self.board.get(&key)? else { return Ok(None) };
-        Ok(Some(VersionedValue { value: parse_record(&key, id, &entry.value)?, token: entry.token }))
+        let value = parse_stored(&key, id, &entry.value)?;
+        match self.refusal(&key, &value) {
+            Some((error, _)) => Err(error),
+            None => Ok(Some(VersionedValue { value, token: entry.token })),
+        }
     }
 
     fn put(
@@ -101,35 +149,50 @@ impl Records for BoardRecords {
         lasting: bool,
     ) -> Result<VersionToken, BoardError> {
         let key = format!("{ROLLOUT_PREFIX}{}", record.id);
-        let broken =
-            |error: serde_yaml::Error| BoardError::Damaged { key: key.clone(), message: error.to_string() };
-        let text = serde_yaml::to_string(record).map_err(broken)?;
+        let record = self.sealed(&key, record, expected.is_none())?;
+        let broken = |message| BoardError::Damaged { key: key.clone(), message };
+        let text = record_text(&record).map_err(broken)?;
         self.board.put(&key, BoardWrite { value: text.as_bytes(), expected, note, lasting })
     }
 
     fn list(&mut self) -> Result<Vec<VersionedValue<RolloutRecord>>, BoardError> {
-        let (mut all, mut unread) = (Vec::new(), Vec::new());
-        let id_of = |key: &str| key.strip_prefix(ROLLOUT_PREFIX).and_then(|id| id.parse::<RolloutId>().ok());
+        let (mut all, mut skipped) = (Vec::new(), Vec::new());
         for (key, entry) in self.board.list(ROLLOUT_PREFIX)? {
-            let Some(id) = id_of(&key) else { continue };
-            match parse_record(&key, &id, &entry.value) {
-                Ok(value) => all.push(VersionedValue { value, token: entry.token }),
-                Err(error) => {
-                    if self.logged.get(&id) != Some(&entry.token) {
-                        tracing::warn!(rollout = %id, %error, "skipped: it cannot be read");
-                        self.logged.insert(id.clone(), entry.token);
+            let Some(id) = rollout_of(&key) else { continue };
+            let read = parse_stored(&key, &id, &entry.value);
+            let (error, is_foreign, record) = match read {
+                Ok(value) => match self.refusal(&key, &value) {
+                    None => {
+                        all.push(VersionedValue { value, token: entry.token });
+                        continue;
                     }
-                    unread.push(id);
-                }
+                    Some((error, is_foreign)) => (error, is_foreign, Some(Box::new(value))),
+                },
+                Err(error) => (error, false, None),
+            };
+            if self.logged.get(&id) != Some(&entry.token) {
+                tracing::warn!(rollout = %id, %error, "skipped");
+                self.logged.insert(id.clone(), entry.token);
             }
+            let why = skip_reason(&error);
+            skipped.push(SkippedRecord { id, why, record, is_foreign });
         }
-        unread.extend(self.board.skipped_keys().iter().filter_map(|key| id_of(key)));
-        self.unreadable = unread;
+        // The board itself has logged these.
+        for entry in self.board.skipped() {
+            let Some(id) = rollout_of(&entry.key) else { continue };
+            let record = entry.value.and_then(|value| parse_record(&id, &value).ok()).map(Box::new);
+            skipped.push(SkippedRecord { id, why: entry.why, record, is_foreign: false });
+        }
+        self.skipped = skipped;
         Ok(all)
     }
 
-    fn unreadable(&self) -> Vec<RolloutId> {
-        self.unreadable.clone()
+    fn skipped(&self) -> Vec<SkippedRecord> {
+        self.skipped.clone()
+    }
+
+    fn signatures(&self, record: &RolloutRecord) -> OrderSignatures {
+        self.policy.signatures(record, Timestamp::now())
     }
 
     fn delete(&mut self, id: &RolloutId, expected: &VersionToken) -> Result<(), BoardError> {
@@ -137,151 +200,9 @@ impl Records for BoardRecords {
     }
 }
 
-/// Reports on a board.
-pub struct BoardReports {
-    board: Box<dyn Board>,
-    /// The key that signs the reports of this node.
-    key: PathBuf,
-    keys: NodeKeys,
-    /// The last value under each key, by its token.
-    seen: BTreeMap<String, CachedReport>,
-    /// The tokens of the values that this node has written.
-    written: BTreeMap<String, VersionToken>,
-}
-
-/// The value under a key.
-struct CachedReport {
-    token: VersionToken,
-    /// `None` when it was refused.
-    opened: Option<VerifiedReport>,
-    /// When the newest accepted report was made, by its own clock, but not later than the time it was read.
-    newest: Option<Timestamp>,
-}
-
-impl BoardReports {
-    /// Reports on this board, signed with the key in a file; `keys` has the keys of the other nodes.
-    #[must_use]
-    pub fn new(board: Box<dyn Board>, key: PathBuf, keys: NodeKeys) -> Self {
-        Self { board, key, keys, seen: BTreeMap::new(), written: BTreeMap::new() }
-    }
-
-    /// Reports on the board in the settings; `None` when there is none.
-    ///
-    /// # Errors
-    /// As [`board::verify_report`].
-    pub fn open(settings: &Settings) -> Result<Option<Self>, BoardError> {
-        let Some(board) = board::open(settings)? else { return Ok(None) };
-        let paths = Paths::new(&settings.root);
-        let keys = NodeKeys::new(settings.board.allowed_nodes.clone(), paths.nodes());
-        Ok(Some(Self::new(board, paths.key(), keys)))
-    }
-
-    /// The reports that are signed by their nodes, and the errors of the others.
-    ///
-    /// # Errors
-    /// Fails when the board, or the key file, cannot be read.
-    pub fn verified_reports(
-        &mut self,
-        component: Component,
-        now: Timestamp,
-    ) -> Result<(BTreeMap<NodeId, VerifiedReport>, Vec<EnvelopeError>), BoardError> {
-        let prefix = envelope::report_prefix(component);
-        let entries = self.board.list(&prefix)?;
-        self.keys.reload().map_err(|error| unusable_error(&error))?;
-        let (mut good, mut refused) = (BTreeMap::new(), Vec::new());
-        for (key, entry) in entries {
-            let Some(node) = key.strip_prefix(&prefix).and_then(|id| id.parse::<NodeId>().ok()) else {
-                continue;
-            };
-            let before = self.seen.get(&key);
-            if let Some(seen) = before.filter(|seen| seen.token == entry.token) {
-                good.extend(seen.opened.clone().map(|opened| (node, opened)));
-                continue;
-            }
-            let mut newest = before.and_then(|seen| seen.newest);
-            let judged = envelope::verify_report(component, &node, &entry.value, &mut self.keys, now);
-            let judged = judged.and_then(|opened| match newest {
-                Some(last) if opened.report.updated_at < last => {
-                    Err(EnvelopeError::Replayed { node: node.clone(), said: opened.report.updated_at, last })
-                }
-                _ => Ok(opened),
-            });
-            let opened = match judged {
-                Ok(opened) => {
-                    // A node whose clock was ahead must not have its later reports refused.
-                    newest = Some(opened.report.updated_at.min(now));
-                    good.insert(node, opened.clone());
-                    Some(opened)
-                }
-                Err(error) => {
-                    refused.push(error);
-                    None
-                }
-            };
-            self.seen.insert(key, CachedReport { token: entry.token, opened, newest });
-        }
-        self.keys.save_first_seen().map_err(|error| unusable_error(&error))?;
-        Ok((good, refused))
-    }
-
-    /// Overwrites the earlier report of this node.
-    fn overwrite_report(&mut self, key: &str, value: &[u8]) -> Result<VersionToken, BoardError> {
-        for attempt in 1.. {
-            let expected = match self.written.remove(key) {
-                Some(token) => Some(token),
-                None => self.board.get(key)?.map(|entry| entry.token),
-            };
-            let write = BoardWrite { value, expected: expected.as_ref(), note: "report", lasting: false };
-            match self.board.put(key, write) {
-                Err(BoardError::Conflict { .. }) if attempt < MAX_ATTEMPTS => {}
-                done => return done,
-            }
-        }
-        Err(BoardError::Conflict { key: key.to_owned() })
-    }
-}
-
-/// The error with all its causes.
-fn error_chain(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
-}
-
-fn unusable_error(error: &dyn std::error::Error) -> BoardError {
-    BoardError::Refused { board: "of reports".into(), message: error_chain(error) }
-}
-
-impl Reports for BoardReports {
-    fn latest_reports(&mut self, component: Component) -> Result<BTreeMap<NodeId, NodeReport>, BoardError> {
-        let (good, refused) = self.verified_reports(component, Timestamp::now())?;
-        for error in refused {
-            tracing::warn!("{}", error_chain(&error));
-        }
-        Ok(good.into_iter().map(|(node, opened)| (node, opened.report)).collect())
-    }
-
-    fn put(&mut self, report: &NodeReport) -> Result<(), BoardError> {
-        let key = envelope::report_key(report.component, &report.id);
-        let sealed = envelope::sign_report(report, &self.key).map_err(|error| unusable_error(&error))?;
-        let token = self.overwrite_report(&key, &sealed)?;
-        self.written.insert(key, token);
-        Ok(())
-    }
-
-    fn forget(&mut self, component: Component, id: &NodeId) -> Result<(), BoardError> {
-        let key = envelope::report_key(component, id);
-        if let Some(entry) = self.board.get(&key)? {
-            self.board.delete(&key, &entry.token)?;
-        }
-        self.seen.remove(&key);
-        self.keys.forget(id).map_err(|error| unusable_error(&error))
-    }
-
-    fn signing_keys(&self) -> BTreeMap<NodeId, String> {
-        let opened = self.seen.values().filter_map(|seen| seen.opened.as_ref());
-        opened.map(|opened| (opened.report.id.clone(), opened.key.clone())).collect()
-    }
-
-    fn pin_keys(&mut self, record: &RolloutRecord) {
-        self.keys.pin_from_record(record);
+fn skip_reason(error: &BoardError) -> String {
+    match error {
+        BoardError::NotAccepted { message, .. } => message.clone(),
+        other => other.to_string(),
     }
 }

@@ -5,9 +5,11 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 
+pub mod acceptance;
 pub mod artifact;
 mod batches;
 pub mod board;
+mod board_reports;
 pub mod board_stores;
 pub mod driver;
 pub mod driver_logic;
@@ -22,6 +24,7 @@ pub mod report;
 mod sled_call;
 pub mod slots;
 mod span;
+pub mod stored_record;
 pub mod supervise;
 pub mod targeting;
 pub mod version;

@@ -24,14 +24,42 @@ pub fn desired_action(
     now: Timestamp,
 ) -> Option<NodeEvent> {
     match record.mode {
-        RolloutMode::Driver => driven_action(record, &report.id, node),
+        RolloutMode::Driver => driven_action(record, &report.id, node, now),
         RolloutMode::Clock => clocked_action(record, report, node, now),
     }
 }
 
+/// Why a record that is addressed to a node starts nothing there; `None` when it may.
+#[must_use]
+pub fn expiry_text(record: &RolloutRecord, now: Timestamp) -> Option<String> {
+    let is_open = !record.state.is_final() && !record.dry_run;
+    (is_open && record.is_expired(now)).then(|| {
+        format!(
+            "the rollout expired at {:.0}: start a new one with `zagent rollout start`",
+            record.expires_at()
+        )
+    })
+}
+
+/// What remains of an event after the order has expired: nothing starts and nothing switches, but what has switched is
+/// still kept or rolled back.
+fn unless_expired(event: Option<NodeEvent>, record: &RolloutRecord, now: Timestamp) -> Option<NodeEvent> {
+    let starts = matches!(event, Some(NodeEvent::Prepare(_) | NodeEvent::Apply(_)));
+    event.filter(|_| !(starts && record.is_expired(now)))
+}
+
 /// What a record with a driver requires from a node.
 #[must_use]
-pub fn driven_action(record: &RolloutRecord, id: &NodeId, node: &NodeState) -> Option<NodeEvent> {
+pub fn driven_action(
+    record: &RolloutRecord,
+    id: &NodeId,
+    node: &NodeState,
+    now: Timestamp,
+) -> Option<NodeEvent> {
+    unless_expired(driven_event(record, id, node), record, now)
+}
+
+fn driven_event(record: &RolloutRecord, id: &NodeId, node: &NodeState) -> Option<NodeEvent> {
     if record.dry_run || record.mode != RolloutMode::Driver || is_stale_record(record, node) {
         return None;
     }
@@ -76,6 +104,15 @@ fn batch_action(record: &RolloutRecord, node: &NodeState, is_in: bool) -> Option
 /// that pauses it stops other nodes from starting.
 #[must_use]
 pub fn clocked_action(
+    record: &RolloutRecord,
+    report: &NodeReport,
+    node: &NodeState,
+    now: Timestamp,
+) -> Option<NodeEvent> {
+    unless_expired(clocked_event(record, report, node, now), record, now)
+}
+
+fn clocked_event(
     record: &RolloutRecord,
     report: &NodeReport,
     node: &NodeState,

@@ -1,18 +1,24 @@
-//! `rollout.yaml`: the order and its progress in one record.
+//! A rollout: the order and its progress, as a driver and a node see them. [`crate::stored_record`] has its stored form.
 //!
-//! Law: a record contains everything that a driver or a node needs; any reader can continue from there. Every write
-//! increases `serial`, so that old records are recognized. Older versions keep the fields that a newer version added.
+//! Law: a record contains everything that a driver or a node needs; any reader can continue from there. The order never
+//! changes after it was written; every write of its progress increases `serial`, so that old records are recognized.
+//! Older versions keep the fields that a newer version added.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use zagent_config::ids::{NodeId, RolloutId};
+use zagent_config::ids::{FleetId, NodeId, RolloutId};
 
+use crate::phase::saturating_after;
 use crate::{BatchSize, Span};
 
-/// The version of the format.
-pub const RECORD_SCHEMA: u32 = 1;
+/// The version of the format: the order is signed apart from its progress.
+pub const RECORD_SCHEMA: u32 = 2;
+/// The version before it, whose records are bound to no fleet and to no signers.
+pub const UNBOUND_SCHEMA: u32 = 1;
+/// How long an order is valid unless it says otherwise.
+pub const RECORD_VALIDITY: Span = Span::seconds(30 * 24 * 60 * 60);
 
 /// What is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,6 +159,9 @@ pub struct NodeProgress {
     /// Why the driver waits for it although it is late: the hold in its reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
+    /// What it waits for or refuses, as its last report says; the time limits apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
     /// The fingerprint of the key that signs its reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -207,6 +216,26 @@ pub struct DriverLease {
     pub heartbeat: Timestamp,
 }
 
+/// Nodes that the driver moved out of their batch into a batch of their own, right after it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Postponement {
+    /// The index of the batch that they were in.
+    pub batch: usize,
+    /// The nodes.
+    pub nodes: Vec<NodeId>,
+}
+
+/// An order as it was signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedOrder {
+    /// Exactly the bytes that are signed.
+    pub text: String,
+    /// SSH signatures, armoured, in sequence; empty when there is none.
+    pub signatures: String,
+    /// The node lists of the order, before anything was postponed.
+    pub(crate) batches: Vec<Vec<NodeId>>,
+}
+
 /// A rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutRecord {
@@ -214,6 +243,12 @@ pub struct RolloutRecord {
     pub schema: u32,
     /// Its name.
     pub id: RolloutId,
+    /// The fleet that it is for; every other fleet refuses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetId>,
+    /// When the order ends: nothing starts afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
     /// What is rolled out.
     pub component: Component,
     /// The target version or commit.
@@ -255,9 +290,12 @@ pub struct RolloutRecord {
     /// The binaries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
-    /// The nodes per batch, in order.
+    /// The nodes per batch, in order: those of the order, changed by what was postponed.
     #[serde(default)]
     pub batches: Vec<Vec<NodeId>>,
+    /// What was postponed, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub postponed: Vec<Postponement>,
     /// The current batch.
     #[serde(default)]
     pub current_batch: usize,
@@ -297,9 +335,33 @@ pub struct RolloutRecord {
     /// Fields that this version does not know.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
+    /// The order as it was signed; `None` before it is written for the first time.
+    #[serde(skip)]
+    pub sealed: Option<Box<SealedOrder>>,
 }
 
 impl RolloutRecord {
+    /// When the order ends.
+    #[must_use]
+    pub fn expires_at(&self) -> Timestamp {
+        self.expires.unwrap_or_else(|| saturating_after(self.created, RECORD_VALIDITY.0))
+    }
+
+    /// True when nothing may start any more.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        now >= self.expires_at()
+    }
+
+    /// Moves nodes out of a batch into a batch of their own right after it. Nodes that are not in the batch stay where
+    /// they are.
+    pub fn postpone(&mut self, batch: usize, nodes: Vec<NodeId>) {
+        let step = Postponement { batch, nodes };
+        if apply_postponement(&mut self.batches, &step) {
+            self.postponed.push(step);
+        }
+    }
+
     /// The batch of a node.
     #[must_use]
     pub fn batch_of(&self, node: &NodeId) -> Option<usize> {
@@ -311,4 +373,17 @@ impl RolloutRecord {
     pub fn node_status(&self, node: &NodeId) -> NodeStatus {
         self.nodes.get(node).map_or(NodeStatus::Waiting, |progress| progress.status)
     }
+}
+
+/// Moves the nodes; false when none of them is in the batch.
+pub(crate) fn apply_postponement(batches: &mut Vec<Vec<NodeId>>, step: &Postponement) -> bool {
+    let Some(batch) = batches.get_mut(step.batch) else { return false };
+    let (moved, rest): (Vec<NodeId>, Vec<NodeId>) =
+        std::mem::take(batch).into_iter().partition(|node| step.nodes.contains(node));
+    *batch = rest;
+    let has_moved = !moved.is_empty();
+    if has_moved {
+        batches.insert(step.batch.saturating_add(1), moved);
+    }
+    has_moved
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use zagent_config::ids::{NodeId, RolloutId};
 
+use crate::acceptance::OrderSignatures;
 use crate::board::{BoardError, VersionToken};
 use crate::record::{Component, RolloutRecord};
 use crate::report::NodeReport;
@@ -17,6 +18,28 @@ pub struct VersionedValue<T> {
     pub value: T,
     /// Its version.
     pub token: VersionToken,
+}
+
+/// A record that exists and counts for nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedRecord {
+    /// Which rollout.
+    pub id: RolloutId,
+    /// Why.
+    pub why: String,
+    /// What it says, if it can be read; nothing in it can be trusted.
+    pub record: Option<Box<RolloutRecord>>,
+    /// True when it is not for this host. A reader that knew another skipped record before keeps what it knew.
+    pub is_foreign: bool,
+}
+
+/// A report that counts for nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedReport {
+    /// The node that it claims to be from.
+    pub node: NodeId,
+    /// Why.
+    pub why: String,
 }
 
 /// The records of rollouts.
@@ -46,10 +69,14 @@ pub trait Records {
     /// Fails when the store cannot be read.
     fn list(&mut self) -> Result<Vec<VersionedValue<RolloutRecord>>, BoardError>;
 
-    /// The records that the last list skipped: they exist, but cannot be read or are not accepted. A reader that knew
-    /// one before keeps what it knew.
-    fn unreadable(&self) -> Vec<RolloutId> {
+    /// The records that the last list skipped: they exist, but cannot be read or are not accepted.
+    fn skipped(&self) -> Vec<SkippedRecord> {
         Vec::new()
+    }
+
+    /// The signatures of the order in a record, whether or not they are enough.
+    fn signatures(&self, _record: &RolloutRecord) -> OrderSignatures {
+        OrderSignatures::default()
     }
 
     /// Removes a record, if it is still the version that the writer knows.
@@ -78,6 +105,16 @@ pub trait Reports {
     /// # Errors
     /// Fails when the board cannot be reached.
     fn forget(&mut self, component: Component, id: &NodeId) -> Result<(), BoardError>;
+
+    /// The reports that the last call of [`Reports::latest_reports`] did not count, and why.
+    fn refused(&self) -> Vec<RefusedReport> {
+        Vec::new()
+    }
+
+    /// True when a list or a signed enrolment says which key belongs to a node; otherwise its first key counts.
+    fn is_vouched_for(&self, _node: &NodeId) -> bool {
+        true
+    }
 
     /// The fingerprints of the keys that signed the last reports, for [`Progress::key`](crate::record::Progress::key).
     fn signing_keys(&self) -> BTreeMap<NodeId, String> {

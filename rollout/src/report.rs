@@ -108,6 +108,10 @@ pub struct NodeReport {
     /// Why it starts nothing now, such as a pause or a closed window; it is healthy and continues afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<String>,
+    /// What it waits for or refuses, by rollout: a record without enough signatures, of another fleet or expired, a
+    /// commit that cannot be fetched.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waits: BTreeMap<RolloutId, String>,
     /// Its protocol version.
     #[serde(default)]
     pub protocol: u32,

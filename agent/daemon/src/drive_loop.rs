@@ -136,7 +136,10 @@ impl DriveLoop {
             Err(error) => {
                 let passes = is_temporary(&error);
                 let known = self.driven.get(id);
-                if passes && (self.policy.retry_first || known.is_some_and(|driven| driven.has_record)) {
+                // One that lacks signatures was read.
+                let is_read = matches!(error, DriveError::NotAccepted { .. });
+                let has_record = is_read || known.is_some_and(|driven| driven.has_record);
+                if passes && (self.policy.retry_first || has_record) {
                     // One that was just found was not left alone yet: it is retried before the next scan.
                     let wait = match known {
                         Some(driven) => driven.at.saturating_duration_since(begun),
@@ -200,6 +203,7 @@ const fn is_temporary(error: &DriveError) -> bool {
     matches!(
         error,
         DriveError::ReadFailed { .. }
+            | DriveError::NotAccepted { is_incomplete: true, .. }
             | DriveError::WriteFailed { end: WriteFailureOutcome::HeartbeatMissed, .. }
     )
 }

@@ -105,6 +105,7 @@ pub(crate) fn base_report(settings: &Settings) -> NodeReport {
         hold: None,
         protocol: PROTOCOL,
         last_run: None,
+        waits: Default::default(),
     }
 }
 
@@ -130,6 +131,7 @@ pub(crate) fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> No
         revision: revision.map(str::to_owned),
         degraded: degraded_reason(orders, damaged, now),
         hold: orders.rollout_obstacle(windows, now, &zone),
+        waits: orders.rollout_state.waits(now),
         updated_at: now,
         child: since.map(|since| own_process(since, now)),
         last_run: last_run(memory),

@@ -1,4 +1,6 @@
-//! `zagent node list|show|forget`: what nodes report on the board.
+//! `zagent node list|show|enroll|forget`: what nodes report on the board.
+
+mod enroll;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,10 +12,9 @@ use serde_json::json as object;
 use zagent_config::ids::NodeId;
 use zagent_config::settings::Settings;
 use zagent_config::suggest::nearest;
-use zagent_rollout::envelope::EnvelopeError;
 use zagent_rollout::record::Component;
-use zagent_rollout::records::Reports;
-use zagent_rollout::report::{NodeReport, ReportedRun};
+use zagent_rollout::records::{RefusedReport, Reports};
+use zagent_rollout::report::{NodeActivity, NodeReport, ReportedRun};
 use zagent_rollout::targeting::is_targeted;
 
 use super::rollout::{
@@ -44,7 +45,9 @@ enum NodeCommand {
     List(NodeListArgs),
     /// Print everything one node reports
     Show(NodeIdArgs),
-    /// Remove a node's reports from the board; a running node reports again
+    /// Sign that a key belongs to a node, so that drivers count its reports
+    Enroll(enroll::NodeEnrollArgs),
+    /// Remove a node's reports and enrolment from the board; a running node reports again
     Forget(NodeIdArgs),
 }
 
@@ -72,6 +75,7 @@ impl NodeArgs {
     pub(super) const fn format(&self) -> OutputFormat {
         match &self.verb {
             NodeCommand::List(list) => list.place.format(),
+            NodeCommand::Enroll(one) => one.format(),
             NodeCommand::Show(one) | NodeCommand::Forget(one) => one.place.format(),
         }
     }
@@ -79,22 +83,32 @@ impl NodeArgs {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         match &self.verb {
             NodeCommand::List(list) => list.run(ui),
+            NodeCommand::Enroll(one) => one.run(ui),
             NodeCommand::Show(one) => one.show(ui),
             NodeCommand::Forget(one) => one.forget(ui),
         }
     }
 }
 
-/// All reports, by node and component.
-fn load_all_reports(settings: &Settings) -> Result<BTreeMap<NodeId, Vec<NodeReport>>, AgentError> {
-    let mut board = open_reports(settings)?;
-    let mut nodes: BTreeMap<NodeId, Vec<NodeReport>> = BTreeMap::new();
-    for part in COMPONENTS {
-        for (id, report) in board.latest_reports(part).map_err(to_agent_error)? {
-            nodes.entry(id).or_default().push(report);
+/// What the board has: reports by node and component, and those that do not count.
+#[derive(Default)]
+struct BoardContent {
+    nodes: BTreeMap<NodeId, Vec<NodeReport>>,
+    refused: Vec<(Component, RefusedReport)>,
+}
+
+impl BoardContent {
+    fn read(settings: &Settings) -> Result<Self, AgentError> {
+        let mut board = open_reports(settings)?;
+        let mut content = Self::default();
+        for part in COMPONENTS {
+            for (id, report) in board.latest_reports(part).map_err(to_agent_error)? {
+                content.nodes.entry(id).or_default().push(report);
+            }
+            content.refused.extend(board.refused().into_iter().map(|refused| (part, refused)));
         }
+        Ok(content)
     }
-    Ok(nodes)
 }
 
 /// Time without a report after which a node counts as silent.
@@ -111,7 +125,7 @@ pub(super) fn is_silent(report: &NodeReport, now: Timestamp, patience: Duration)
 impl NodeListArgs {
     fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut nodes = load_all_reports(&settings)?;
+        let BoardContent { mut nodes, mut refused } = BoardContent::read(&settings)?;
         if let Some(target) = &self.target {
             let mut fault = None;
             nodes.retain(|_, reports| {
@@ -127,15 +141,61 @@ impl NodeListArgs {
                 return Err(AgentError::usage_hint(zagent_config::error_chain(&fault), hint));
             }
         }
+        // The facts in a refused report cannot be trusted: its name alone decides whether it is shown.
+        if let Some(target) = &self.target {
+            refused.retain(|(_, one)| is_named(target, &one.node));
+        }
         let (now, patience) = (Timestamp::now(), silence_limit(&settings));
         let flat: Vec<&NodeReport> = nodes.values().flatten().collect();
-        let data: Vec<_> = flat
+        let good =
+            flat.iter().map(|report| object!({"silent": is_silent(report, now, patience), "report": report}));
+        let bad = refused
             .iter()
-            .map(|report| object!({"silent": is_silent(report, now, patience), "report": report}))
-            .collect();
-        self.place.print(&nodes_table(&flat, now, patience, ui.paint), &data, ui);
+            .map(|(part, one)| object!({"node": one.node, "component": part, "refused": one.why}));
+        let data: Vec<_> = good.chain(bad).collect();
+        let text = nodes_table(&flat, now, patience, ui.paint) + &refused_table(&refused, ui.paint);
+        self.place.print(&text, &data, ui);
         Ok(ExitStatus::Success)
     }
+}
+
+/// True when a target matches a node by its name alone, or cannot tell.
+fn is_named(target: &str, node: &NodeId) -> bool {
+    is_targeted(target, &bare_report(node)).unwrap_or(true)
+}
+
+/// A report that says nothing but a name.
+fn bare_report(node: &NodeId) -> NodeReport {
+    NodeReport {
+        id: node.clone(),
+        component: Component::States,
+        version: String::new(),
+        revision: None,
+        state: NodeActivity::Idle,
+        taken: None,
+        os: String::new(),
+        arch: String::new(),
+        facts: BTreeMap::new(),
+        updated_at: Timestamp::UNIX_EPOCH,
+        child: None,
+        degraded: None,
+        hold: None,
+        waits: BTreeMap::new(),
+        protocol: 0,
+        last_run: None,
+    }
+}
+
+/// Reports that do not count, as a table.
+fn refused_table(refused: &[(Component, RefusedReport)], paint: Paint) -> String {
+    if refused.is_empty() {
+        return String::new();
+    }
+    let mut table = TextTable::new(["REFUSED", "COMPONENT", "REASON"]);
+    for (part, one) in refused {
+        table.add_row(Tone::Error, [one.node.to_string(), part.name().into(), one.why.clone()]);
+    }
+    format!("\n{}", table.render(paint))
 }
 
 /// Nodes as a table.
@@ -156,6 +216,7 @@ fn nodes_table(reports: &[&NodeReport], now: Timestamp, patience: Duration, pain
         notes.extend(silent.then(|| "silent".to_owned()));
         notes.extend(report.degraded.as_ref().map(|why| format!("degraded: {why}")));
         notes.extend(report.hold.clone());
+        notes.extend(report.waits.iter().map(|(rollout, why)| format!("{rollout}: {why}")));
         let revision = report.revision.as_deref().map(|r| short_version(Component::States, r));
         table.add_row(
             tone,
@@ -183,7 +244,8 @@ impl NodeIdArgs {
             let (mut good, refused) =
                 board.verified_reports(part, Timestamp::now()).map_err(to_agent_error)?;
             own.extend(good.remove(&self.id).map(|opened| opened.report));
-            wrong = wrong.or_else(|| refused.into_iter().find(|error| claimed_node(error) == Some(&self.id)));
+            wrong =
+                wrong.or_else(|| refused.into_iter().find(|error| error.claimed_node() == Some(&self.id)));
             others.extend(good.into_keys());
         }
         match wrong {
@@ -230,7 +292,7 @@ impl NodeIdArgs {
             let (mut good, refused) =
                 board.verified_reports(part, Timestamp::now()).map_err(to_agent_error)?;
             gone.extend(good.remove(&self.id).map(|opened| opened.report));
-            was_there |= refused.iter().any(|error| claimed_node(error) == Some(&self.id));
+            was_there |= refused.iter().any(|error| error.claimed_node() == Some(&self.id));
             others.extend(good.into_keys());
         }
         if gone.is_empty() && !was_there {
@@ -249,18 +311,6 @@ impl NodeIdArgs {
 fn has_key(settings: &Settings, id: &NodeId) -> bool {
     let known = std::fs::read_to_string(settings.paths().nodes()).unwrap_or_default();
     known.lines().filter_map(|line| line.split_once(' ')).any(|(node, _)| node == id.as_str())
-}
-
-/// Node that a refused report claims to come from.
-const fn claimed_node(error: &EnvelopeError) -> Option<&NodeId> {
-    match error {
-        EnvelopeError::Damaged { node, .. }
-        | EnvelopeError::WrongSubject { node, .. }
-        | EnvelopeError::Signature { node, .. }
-        | EnvelopeError::OtherKey { node, .. }
-        | EnvelopeError::Replayed { node, .. } => Some(node),
-        _ => None,
-    }
 }
 
 /// One report as text.
@@ -284,6 +334,9 @@ fn node_text(report: &NodeReport, now: Timestamp, patience: Duration, paint: Pai
     }
     if let Some(why) = &report.hold {
         line("held", Tone::Warn, why.clone());
+    }
+    for (rollout, why) in &report.waits {
+        line("waits", Tone::Warn, format!("{rollout}: {why}"));
     }
     if let Some(taken) = &report.taken {
         use zagent_rollout::phase::NodeOutcome;
@@ -324,7 +377,7 @@ fn last_run_text(run: &ReportedRun, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use zagent_rollout::phase::NodeOutcome;
-    use zagent_rollout::report::{AgentProcess, NodeActivity, NodeRollout};
+    use zagent_rollout::report::{AgentProcess, NodeRollout};
 
     use super::*;
 
@@ -349,6 +402,7 @@ mod tests {
             protocol: 1,
             hold: None,
             last_run: None,
+            waits: Default::default(),
         }
     }
 

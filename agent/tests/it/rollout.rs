@@ -80,6 +80,10 @@ impl Scene {
             finished: None,
             serial: 0,
             unknown_fields: std::collections::BTreeMap::new(),
+            fleet: None,
+            expires: None,
+            postponed: vec![],
+            sealed: None,
         };
         Self { upstream, node, record }
     }

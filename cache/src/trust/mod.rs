@@ -46,6 +46,8 @@ pub const COMMIT_NAMESPACE: &str = "git";
 pub const MANIFEST_NAMESPACE: &str = "zagent-manifest";
 /// The namespace of rollout record signatures.
 pub const RECORD_NAMESPACE: &str = "zagent-record";
+/// The namespace of node enrolment signatures.
+pub const ENROLMENT_NAMESPACE: &str = "zagent-enroll";
 /// The namespace of node report signatures.
 pub const REPORT_NAMESPACE: &str = "zagent-report";
 /// The namespace of release signatures.

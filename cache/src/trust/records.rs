@@ -15,8 +15,8 @@ use super::allowed_signers::{self, SignerLine};
 use super::revoked_keys::RevokedKeys;
 use super::ssh::SshSignature;
 use super::{
-    AllowedSigners, COMMIT_NAMESPACE, MANIFEST_NAMESPACE, RECORD_NAMESPACE, RELEASE_NAMESPACE,
-    SignatureError, Signer, commit, openpgp, trusted_file,
+    AllowedSigners, COMMIT_NAMESPACE, ENROLMENT_NAMESPACE, MANIFEST_NAMESPACE, RECORD_NAMESPACE,
+    RELEASE_NAMESPACE, SignatureError, Signer, commit, openpgp, trusted_file,
 };
 
 /// Which keys may sign rollout records.
@@ -99,6 +99,19 @@ impl AllowedSigners {
         let signature_block = SshSignature::read(&commit.signature)?;
         self.verify_ssh(&signature_block, RECORD_NAMESPACE, &commit.payload, &[now, commit.committed])
             .map(|line| line.signer(&signature_block))
+    }
+
+    /// The signer of the enrolment of a node.
+    ///
+    /// # Errors
+    /// As [`AllowedSigners::verify_manifest`].
+    pub fn verify_enrolment(
+        &self,
+        text: &[u8],
+        armoured: &str,
+        now: Timestamp,
+    ) -> Result<Vec<Signer>, SignatureError> {
+        self.verify_armoured((ENROLMENT_NAMESPACE, "enrolment"), text, armoured, (1, now))
     }
 
     /// The signers of the order in a record, at least `threshold` people. `armoured` contains one signature or several

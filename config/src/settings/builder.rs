@@ -1,7 +1,7 @@
 //! Checked keys in, settings out: parses names and choices, and checks keys against each other.
 
 use super::*;
-use crate::ids::{EnvName, NodeId};
+use crate::ids::{NameError, NodeId};
 
 /// Every key, checked on its own.
 pub(super) struct SettingsBuilder<'s> {
@@ -40,12 +40,13 @@ impl SettingsBuilder<'_> {
             id: self.node_id(checker),
             root: all.path("root"),
             keep_bytes: all.size("keep_bytes") as u64,
+            fleet: self.name("fleet", checker),
             source: SourceSettings::read(all),
             baked: all.path("baked"),
             states_root: all.path("roots.states"),
             pillar_root: all.path("roots.pillar"),
             environments: self.environments(checker),
-            env: self.env_name("env", checker),
+            env: self.name("env", checker),
             trust: TrustSettings::read(all),
             run: RunConfig::read(all),
             compat: sections::choice(all, "compat", CompatMode::find),
@@ -53,7 +54,7 @@ impl SettingsBuilder<'_> {
             pillar: PillarSettings {
                 merge: sections::choice(all, "pillar.merge", |name| name.parse().ok()),
                 merge_lists: all.flag("pillar.merge_lists"),
-                env: self.env_name("pillar.env", checker),
+                env: self.name("pillar.env", checker),
             },
             ext_pillar: all.programs("ext_pillar"),
             master_tops: all.programs("master_tops"),
@@ -113,7 +114,10 @@ impl SettingsBuilder<'_> {
         self.host_name.and_then(|name| name.parse().ok()).unwrap_or_else(NodeId::localhost)
     }
 
-    fn env_name(&self, path: &str, checker: &mut SettingsChecker<'_>) -> Option<EnvName> {
+    fn name<T>(&self, path: &str, checker: &mut SettingsChecker<'_>) -> Option<T>
+    where
+        T: std::str::FromStr<Err = NameError>,
+    {
         let text = self.record.text_if(path)?;
         match text.parse() {
             Ok(name) => Some(name),

@@ -12,7 +12,7 @@ use super::choices::{
 use super::defaults::{BOARD_EVERY, BOARD_EVERY_GIT};
 use super::fragment::SettingOrigin;
 use crate::cron::CronSchedule;
-use crate::ids::{EnvName, NodeId, Revision};
+use crate::ids::{EnvName, FleetId, NodeId, Revision};
 use crate::paths::Paths;
 use crate::repository_name;
 use crate::value::{Map, MergeStrategy, Value};
@@ -26,6 +26,8 @@ pub struct Settings {
     pub root: PathBuf,
     /// Maximum bytes of everything there.
     pub keep_bytes: u64,
+    /// The fleet that the node belongs to: rollout records of another fleet are refused.
+    pub fleet: Option<FleetId>,
     /// Where states come from.
     pub source: SourceSettings,
     /// States shipped with the image.
@@ -337,6 +339,8 @@ pub struct BoardSettings {
     pub every: Duration,
     /// The keys that may sign the reports of nodes, in the `allowed_signers` format with the node id as the principal.
     pub allowed_nodes: Option<PathBuf>,
+    /// True when only nodes with a signed enrolment on the board count.
+    pub require_enrolment: bool,
 }
 
 /// How this node takes part in rollouts.
@@ -547,6 +551,7 @@ impl BoardSettings {
                 .time_if("board.every")
                 .unwrap_or_else(|| Self::default_every(choice(all, "board.kind", BoardKind::find))),
             allowed_nodes: all.path_if("board.allowed_nodes"),
+            require_enrolment: all.flag("board.require_enrolment"),
         }
     }
 }

@@ -62,6 +62,7 @@ fn a_host_without_a_usable_name_is_localhost() {
 const FULL: &str = "\
 id: web-01
 root: /srv/zagent
+fleet: prod
 source:
   remotes: [{url: 'https://bot:s3cret@git.example.org/states.git', branch: prod}, {url: /srv/states}]
   poll: 90s
@@ -103,6 +104,7 @@ resources_key: others
 fn every_key_is_read() {
     let s = settle(&[("zagent.yaml", FULL)], &[], &[]).unwrap_or_else(|f| panic!("{:#?}", lines(&f)));
     assert_eq!(s.source.remotes.len(), 2);
+    assert_eq!(s.fleet.as_ref().map(|fleet| fleet.as_str()), Some("prod"));
     assert_eq!((s.source.remotes[0].branch.as_str(), s.source.remotes[1].branch.as_str()), ("prod", "main"));
     assert_eq!(s.run.every, Duration::from_secs(5400));
     assert_eq!((s.run.schedule, s.run.jobs), (RunSchedule::Eager, Some(8)));
@@ -125,8 +127,8 @@ fn every_key_is_read() {
         .iter()
         .map(|e| format!("{}: {}  # {}", e.key, serde_json::to_string(&e.value).unwrap(), e.origin))
         .collect();
-    assert_eq!(said, 40, "{shown:#?}");
-    assert!(shown.iter().any(|l| l == r#"schedule.nightly: {"cron":"0 3 * * *","splay":"5m","maxrunning":1,"catch_up":true,"sls":["backup"],"test":true}  # zagent.yaml:32"#), "{shown:#?}");
+    assert_eq!(said, 41, "{shown:#?}");
+    assert!(shown.iter().any(|l| l == r#"schedule.nightly: {"cron":"0 3 * * *","splay":"5m","maxrunning":1,"catch_up":true,"sls":["backup"],"test":true}  # zagent.yaml:33"#), "{shown:#?}");
     assert!(!shown.join("\n").contains("s3cret"));
 }
 

@@ -46,6 +46,17 @@ pub struct BoardEntry {
     pub token: VersionToken,
 }
 
+/// A stored value that is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedEntry {
+    /// Its key.
+    pub key: String,
+    /// Why it is not accepted.
+    pub why: String,
+    /// The value, if there is one: nothing in it can be trusted.
+    pub value: Option<Vec<u8>>,
+}
+
 /// A write.
 #[derive(Clone, Copy, Debug)]
 pub struct BoardWrite<'a> {
@@ -94,6 +105,16 @@ pub enum BoardError {
         /// Its message, and what may help.
         message: String,
     },
+    /// The record is not obeyed here.
+    #[error("`{key}` is not accepted: {message}")]
+    NotAccepted {
+        /// Which record.
+        key: String,
+        /// Why, and how to fix it.
+        message: String,
+        /// True when more signatures make it good.
+        is_incomplete: bool,
+    },
     /// The value is not in zagent's format.
     #[error("cannot read `{key}` on the board: {message}")]
     Damaged {
@@ -124,8 +145,8 @@ pub trait Board: Send {
     /// Fails when the board cannot be reached.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, BoardEntry)>, BoardError>;
 
-    /// The keys that the last list skipped: they exist, but their values are not accepted.
-    fn skipped_keys(&self) -> Vec<String> {
+    /// What the last list skipped: values that exist and are not accepted.
+    fn skipped(&self) -> Vec<SkippedEntry> {
         Vec::new()
     }
 

@@ -67,6 +67,16 @@ pub enum DriveError {
         /// Why.
         why: &'static str,
     },
+    /// The record is not obeyed here.
+    #[error("the rollout {id} is not driven: {why}")]
+    NotAccepted {
+        /// Which.
+        id: RolloutId,
+        /// Why, and how to fix it.
+        why: String,
+        /// True when it only waits for more signatures.
+        is_incomplete: bool,
+    },
     /// The record or the reports could not be read; nothing was changed.
     #[error(
         "cannot read the state of the rollout {id}; it continues from the same point when the board is readable again"
@@ -121,7 +131,12 @@ impl RolloutDriver<'_> {
     /// # Errors
     /// Fails when the rollout was deleted or needs no driver, and when the board cannot be read or written.
     pub fn drive_once(&mut self, id: &RolloutId, now: Timestamp) -> Result<DriveOutcome, DriveError> {
-        let unread = |source| DriveError::ReadFailed { id: id.clone(), source };
+        let unread = |source| match source {
+            BoardError::NotAccepted { message, is_incomplete, .. } => {
+                DriveError::NotAccepted { id: id.clone(), why: message, is_incomplete }
+            }
+            source => DriveError::ReadFailed { id: id.clone(), source },
+        };
         let mut lost: Option<(RolloutRecord, VersionToken, DriveStep)> = None;
         // How often someone else really wrote in the meantime.
         let mut races = 0;

@@ -9,8 +9,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use zagent_config::ids::NodeId;
 
-use super::limits::{LATE_GRACE, PhaseLimit, phase_limit};
-use super::node_reports::{ReportedProgress, SILENT_NODE_REASON, hold_reason, status_rank};
+use super::limits::{LATE_GRACE, PhaseLimit, SLOW_LIMIT, phase_limit};
+use super::node_reports::{
+    ReportedProgress, SILENT_NODE_REASON, has_begun, hold_reason, is_busy, status_rank, wait_reason,
+};
 use crate::Span;
 use crate::phase::saturating_after;
 use crate::plan::list_some_nodes;
@@ -36,6 +38,11 @@ impl<'r> Evaluation<'r> {
 
     /// Moves the rollout on as far as possible.
     pub(super) fn advance_all(&mut self) {
+        if self.record.is_expired(self.now) && !self.record.state.is_final() {
+            self.observe_all();
+            let why = format!("the order expired at {:.0}: start a new rollout", self.record.expires_at());
+            return self.finish(RolloutStatus::Aborted, &why);
+        }
         match self.record.state {
             RolloutStatus::Created => {
                 (self.record.state, self.record.started) = (RolloutStatus::Rolling, Some(self.now));
@@ -105,13 +112,34 @@ impl<'r> Evaluation<'r> {
                 }
                 _ => {}
             }
+            self.observe_wait(&id);
         }
+    }
+
+    /// Records what a node waits for or refuses, as soon as it says so.
+    fn observe_wait(&mut self, id: &NodeId) {
+        let is_open = status_rank(self.record.node_status(id)).is_some_and(|rank| rank < 3);
+        let waits = wait_reason(&self.record, self.reports.get(id)).filter(|_| is_open);
+        if self.record.nodes.get(id).and_then(|node| node.waits.as_ref()) == waits.as_ref() {
+            return;
+        }
+        if let Some(why) = &waits {
+            self.notes.push(format!("{id} does not continue: {why}"));
+        }
+        self.record.nodes.entry(id.clone()).or_default().waits = waits;
     }
 
     fn set_status(&mut self, id: &NodeId, status: NodeStatus, error: Option<String>) {
         let node = self.record.nodes.entry(id.clone()).or_default();
-        *node =
-            NodeProgress { status, error, at: Some(self.now), late: None, held: None, key: node.key.take() };
+        *node = NodeProgress {
+            status,
+            error,
+            at: Some(self.now),
+            late: None,
+            held: None,
+            waits: None,
+            key: node.key.take(),
+        };
     }
 
     /// Marks a node as failed; a failed node is not counted again.
@@ -151,23 +179,25 @@ impl<'r> Evaluation<'r> {
         self.record.nodes.get(id).is_some_and(|node| node.held.is_some())
     }
 
-    /// Moves held nodes out of their batch into a batch of their own right after it: the other nodes must not wait
-    /// forever, and nodes that have switched must be confirmed. It is not a failure. A batch in which all nodes are
-    /// held waits.
-    fn defer_held(&mut self) {
-        let (held, free): (Vec<NodeId>, Vec<NodeId>) =
-            self.active_nodes().into_iter().partition(|id| self.is_held(id));
-        if held.is_empty() || free.is_empty() {
+    /// True when a node still works on the present phase, as its reports say.
+    fn is_slow(&self, id: &NodeId) -> bool {
+        !self.is_phase_done(id) && is_busy(&self.record, self.reports.get(id), self.now)
+    }
+
+    /// Moves held and slow nodes out of their batch into a batch of their own right after it: the other nodes must not
+    /// wait forever, and nodes that have switched must be confirmed. It is not a failure. A batch in which all nodes
+    /// are held or slow waits.
+    fn postpone_stuck(&mut self) {
+        let (stuck, free): (Vec<NodeId>, Vec<NodeId>) =
+            self.active_nodes().into_iter().partition(|id| self.is_held(id) || self.is_slow(id));
+        if stuck.is_empty() || free.is_empty() {
             return;
         }
-        let current = self.record.current_batch;
-        let Some(batch) = self.record.batches.get_mut(current) else { return };
-        batch.retain(|node| !held.contains(node));
         self.notes.push(format!(
             "postponed, because the other nodes cannot wait: {}",
-            list_some_nodes(held.iter())
+            list_some_nodes(stuck.iter())
         ));
-        self.record.batches.insert(current.saturating_add(1), held);
+        self.record.postpone(self.record.current_batch, stuck);
     }
 
     /// Marks late nodes, and drops those that are late for too long.
@@ -185,12 +215,15 @@ impl<'r> Evaluation<'r> {
             if self.is_held(&id) {
                 continue;
             }
+            let slow_until = saturating_after(self.phase_start(), SLOW_LIMIT);
+            let is_working = self.is_slow(&id) && self.now < slow_until;
             let late = self.record.nodes.get(&id).and_then(|node| node.late).filter(|late| *late <= self.now);
             match late {
                 None => {
                     self.notes.push(format!("{id} is late: {}", self.late_reason()));
                     self.record.nodes.entry(id).or_default().late = Some(self.now);
                 }
+                Some(_) if is_working => {}
                 Some(late) if self.now >= limit.until && self.now >= saturating_after(late, LATE_GRACE) => {
                     self.drop_late(&id, late, &limit);
                 }
@@ -198,7 +231,7 @@ impl<'r> Evaluation<'r> {
             }
         }
         if self.now >= limit.until {
-            self.defer_held();
+            self.postpone_stuck();
         }
     }
 
@@ -209,7 +242,9 @@ impl<'r> Evaluation<'r> {
         if !may_keep && heard.is_some_and(|heard| heard >= late) {
             // Whole seconds are precise enough.
             let time = Span(Duration::from_secs(limit.time.as_secs()));
-            return self.mark_failed(id, format!("{} within {time}", self.late_reason()));
+            let waits = self.record.nodes.get(id).and_then(|node| node.waits.clone());
+            let waits = waits.map(|why| format!(": {why}")).unwrap_or_default();
+            return self.mark_failed(id, format!("{} within {time}{waits}", self.late_reason()));
         }
         let why = heard
             .map_or_else(|| "it never reported".to_owned(), |at| format!("its last report is from {at:.0}"));
@@ -284,7 +319,15 @@ impl<'r> Evaluation<'r> {
             self.complete();
             return false;
         }
-        self.enter_phase(BatchPhase::Pause);
+        // Nodes that were postponed while they switched must be confirmed before their own deadline.
+        let next = self.record.current_batch.saturating_add(1);
+        let has_begun = |id: &NodeId| has_begun(&self.record, self.reports.get(id));
+        if self.batch_nodes(next).iter().any(has_begun) {
+            self.record.current_batch = next;
+            self.enter_phase(BatchPhase::Apply);
+        } else {
+            self.enter_phase(BatchPhase::Pause);
+        }
         true
     }
 

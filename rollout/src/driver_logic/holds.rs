@@ -2,7 +2,7 @@
 
 use super::tests::{ME, Run, id, record};
 use super::*;
-use crate::record::{BatchPhase, NodeStatus, RolloutStatus};
+use crate::record::{BatchPhase, Component, NodeStatus, RolloutStatus};
 use crate::report::NodeActivity;
 
 impl Run {
@@ -76,4 +76,80 @@ fn other_nodes_do_not_wait_forever_for_a_held_one() {
     assert_eq!((&run.record.batches, run.record.failed), (&batches, 0));
     assert!(run.phase() > (0, BatchPhase::Apply), "{:?}", run.phase());
     assert_eq!((run.status("a"), run.status("b")), (NodeStatus::Applied, NodeStatus::Prepared));
+}
+
+/// A rollout of states, in which reports are about states too.
+fn states(batches: &[&[&str]]) -> Run {
+    Run::of(RolloutRecord { component: Component::States, ..record(batches) })
+}
+
+impl Run {
+    fn say_states(&mut self, name: &str, state: NodeActivity) {
+        self.say(name, state, None);
+        self.reports.get_mut(&id(name)).unwrap().component = Component::States;
+    }
+}
+
+#[test]
+fn a_node_that_still_runs_states_is_not_failed_and_does_not_delay_the_others() {
+    let mut run = states(&[&["a", "b"], &["c"]]);
+    run.say_states("a", NodeActivity::Staged);
+    run.say_states("b", NodeActivity::Staged);
+    run.pass(5);
+    assert_eq!(run.phase(), (0, BatchPhase::Apply));
+    run.say_states("a", NodeActivity::Soaking);
+    run.say_states("b", NodeActivity::Applying);
+    // The run on `b` takes minutes longer than the deadline of `a` allows to wait.
+    for _ in 0..6 {
+        run.repeat("a");
+        run.repeat("b");
+        run.pass(60);
+    }
+    let batches: Vec<Vec<NodeId>> = vec![vec![id("a")], vec![id("b")], vec![id("c")]];
+    assert_eq!((&run.record.batches, run.record.failed), (&batches, 0));
+    assert_eq!(run.status("b"), NodeStatus::Prepared);
+    run.say_states("a", NodeActivity::Idle);
+    run.reports.get_mut(&id("a")).unwrap().taken.as_mut().unwrap().outcome =
+        Some(crate::phase::NodeOutcome::Confirmed);
+    run.repeat("b");
+    run.pass(5);
+    assert_eq!(run.phase(), (1, BatchPhase::Apply), "its own batch starts at once: it has begun to switch");
+    run.say_states("b", NodeActivity::Soaking);
+    run.pass(5);
+    assert_eq!(run.status("b"), NodeStatus::Applied);
+    // One that stops reporting is not waited for.
+    let mut run = states(&[&["a"]]);
+    run.say_states("a", NodeActivity::Staged);
+    run.pass(5);
+    run.say_states("a", NodeActivity::Applying);
+    run.pass(3 * 3600);
+    assert_eq!(run.status("a"), NodeStatus::Silent);
+}
+
+#[test]
+fn what_a_node_waits_for_is_recorded_at_once() {
+    let mut run = Run::of(record(&[&["a"], &["b"]]));
+    run.say("a", NodeActivity::Preparing, None);
+    let why = "the commit 2222 is in no repository";
+    run.reports.get_mut(&id("a")).unwrap().waits.insert(id("r1"), why.to_owned());
+    let notes = run.pass(2);
+    assert_eq!(notes, [format!("a does not continue: {why}")]);
+    assert_eq!(run.record.nodes[&id("a")].waits.as_deref(), Some(why));
+    for _ in 0..11 {
+        run.repeat("a");
+        run.reports.get_mut(&id("a")).unwrap().waits.insert(id("r1"), why.to_owned());
+        run.pass(60);
+    }
+    let error = run.record.nodes[&id("a")].error.clone().unwrap();
+    assert_eq!(error, format!("it was not prepared within 10m: {why}"));
+}
+
+#[test]
+fn an_expired_order_is_aborted() {
+    let mut run = Run::of(RolloutRecord { expires: Some(super::tests::at(100)), ..record(&[&["a"]]) });
+    run.pass(99);
+    assert_eq!(run.record.state, RolloutStatus::Rolling);
+    run.pass(2);
+    assert_eq!(run.record.state, RolloutStatus::Aborted);
+    assert!(run.record.reason.unwrap().contains("expired"));
 }

@@ -19,6 +19,9 @@ pub const APPLY_LIMIT: Duration = Duration::from_secs(5 * 60);
 pub const RUN_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How much longer than the soak nodes have to become ready.
 pub const SOAK_EXTRA: Duration = Duration::from_secs(2 * 60);
+/// How long a node may run states while its reports say that it still does. After the usual limit it no longer delays
+/// the other nodes of its batch: it gets a batch of its own.
+pub const SLOW_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 /// How long nodes have to report that they confirmed.
 pub const CONFIRM_LIMIT: Duration = Duration::from_secs(3 * 60);
 /// The last part of each limit: a node that is not done at its start is late, and a node that is still late at its end

@@ -21,7 +21,9 @@ use jiff::Timestamp;
 use zagent_config::ids::NodeId;
 
 pub use self::control::{ControlRefused, abort, pause, resume};
-pub use self::limits::{APPLY_LIMIT, CONFIRM_LIMIT, LATE_GRACE, PREPARE_LIMIT, RUN_LIMIT, SOAK_EXTRA};
+pub use self::limits::{
+    APPLY_LIMIT, CONFIRM_LIMIT, LATE_GRACE, PREPARE_LIMIT, RUN_LIMIT, SLOW_LIMIT, SOAK_EXTRA,
+};
 
 use self::evaluation::Evaluation;
 use crate::phase::saturating_after;

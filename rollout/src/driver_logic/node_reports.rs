@@ -7,13 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::phase::{NodeOutcome, saturating_after};
-use crate::record::{NodeStatus, RolloutRecord};
+use crate::record::{BatchPhase, Component, NodeStatus, RolloutRecord};
 use crate::report::{NodeActivity, NodeReport, NodeRollout};
 
 /// Why a node that counts as silent rolls back: the version is not the cause.
 pub(super) const SILENT_NODE_REASON: &str = "the driver did not hear from this node";
 /// How long a reported hold is valid: nodes of a rollout report with every check.
 const HOLD_VALIDITY: Duration = Duration::from_secs(5 * 60);
+/// How long a report that a node still works is valid: it reports with every check.
+const BUSY_VALIDITY: Duration = Duration::from_secs(2 * 60);
 /// Maximum characters of a node's text in a record.
 const MAX_REASON_CHARS: usize = 200;
 
@@ -84,6 +86,35 @@ fn truncate_reason(words: &str) -> String {
 pub(super) fn hold_reason(report: Option<&NodeReport>, now: Timestamp) -> Option<String> {
     let report = report.filter(|report| now < saturating_after(report.updated_at, HOLD_VALIDITY))?;
     report.hold.as_deref().map(truncate_reason)
+}
+
+/// What a node waits for or refuses in this rollout.
+pub(super) fn wait_reason(record: &RolloutRecord, report: Option<&NodeReport>) -> Option<String> {
+    report.and_then(|report| report.waits.get(&record.id)).map(|why| truncate_reason(why))
+}
+
+/// True when a node said recently that it still runs states for this rollout, and waits for nothing.
+pub(super) fn is_busy(record: &RolloutRecord, report: Option<&NodeReport>, now: Timestamp) -> bool {
+    let is_new = |report: &&NodeReport| now < saturating_after(report.updated_at, BUSY_VALIDITY);
+    let Some(report) = report.filter(is_new) else { return false };
+    let takes = |taken: &NodeRollout| {
+        taken.rollout == record.id && taken.created == record.created && taken.outcome.is_none()
+    };
+    // A binary is switched to in seconds; only states can take their time.
+    let runs = (record.phase, record.component) == (BatchPhase::Apply, Component::States);
+    runs && report.state == NodeActivity::Applying
+        && report.taken.as_ref().is_some_and(takes)
+        && !report.waits.contains_key(&record.id)
+}
+
+/// True when a node has started to switch in this rollout, and is not done.
+pub(super) fn has_begun(record: &RolloutRecord, report: Option<&NodeReport>) -> bool {
+    report.is_some_and(|report| {
+        matches!(report.state, NodeActivity::Applying | NodeActivity::Soaking)
+            && report.taken.as_ref().is_some_and(|taken| {
+                taken.rollout == record.id && taken.created == record.created && taken.outcome.is_none()
+            })
+    })
 }
 
 /// The progress of a node; `None` for one that was dropped.

@@ -177,7 +177,7 @@ proptest! {
                 if now % pace != 0 {
                     continue;
                 }
-                if let Some(event) = driven_action(&record, &id(name), node) {
+                if let Some(event) = driven_action(&record, &id(name), node, at(now)) {
                     obey(node, event, at(now));
                 }
                 obey(node, NodeEvent::Ready, at(now));

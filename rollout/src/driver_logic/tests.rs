@@ -57,6 +57,10 @@ pub(crate) fn record(batches: &[&[&str]]) -> RolloutRecord {
         finished: None,
         serial: 1,
         unknown_fields: BTreeMap::new(),
+        fleet: None,
+        expires: None,
+        postponed: vec![],
+        sealed: None,
     }
 }
 
@@ -91,6 +95,7 @@ pub(crate) fn says(
         protocol: 1,
         hold: None,
         last_run: None,
+        waits: BTreeMap::new(),
     }
 }
 
@@ -258,7 +263,7 @@ fn a_silent_node_that_returns_reports_its_result() {
     // What the driver itself makes such a node do is not a failure.
     let mut node = NodeState::with_version("1.0.0");
     (node, _) = phase::step(&node, NodeEvent::Prepare(crate::node::order_from_record(&run.record)), run.now);
-    let withdrawn = crate::node::driven_action(&run.record, &id("a"), &node).unwrap();
+    let withdrawn = crate::node::driven_action(&run.record, &id("a"), &node, run.now).unwrap();
     (node, _) = phase::step(&node, withdrawn, run.now);
     let mut report = says("a", NodeActivity::Idle, None, run.now);
     report.update_from_node(&node);

@@ -1,9 +1,11 @@
-//! The keys of the nodes: from a list that people maintain, or else the first key seen.
+//! The keys of the nodes: from a list that people maintain, from signed enrolments, or else the first key seen.
 //!
-//! Law: if there is a list, only the list counts. Without one, the first key that a node signs with is saved, and
-//! another key is refused until a person forgets the first one. A key in a rollout record is enforced as well.
+//! Law: one key speaks for one node, and one node has one key. If there is a list, only the list counts; an enrolment
+//! comes next; without both, the first key that a node signs with is saved, and another key is refused until a person
+//! forgets the first one. A key in a rollout record is enforced as well. Where nothing is known and claims contradict
+//! each other, none of them counts: a guess could be the forged one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -34,6 +36,19 @@ pub struct NodeKeys {
     unsaved: BTreeMap<NodeId, String>,
     /// Fingerprints that a record names.
     pinned: BTreeMap<NodeId, String>,
+    /// Fingerprints in signed enrolments.
+    enrolled: BTreeMap<NodeId, String>,
+    /// True when only enrolled nodes count.
+    needs_enrolment: bool,
+}
+
+/// A node that a report claims to be from, and the key that signed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeClaim {
+    pub(crate) node: NodeId,
+    pub(crate) fingerprint: String,
+    /// The key as an OpenSSH line.
+    pub(crate) key: String,
 }
 
 impl NodeKeys {
@@ -48,7 +63,26 @@ impl NodeKeys {
             known,
             unsaved: BTreeMap::new(),
             pinned: BTreeMap::new(),
+            enrolled: BTreeMap::new(),
+            needs_enrolment: false,
         }
+    }
+
+    /// The same, and only enrolled nodes count.
+    #[must_use]
+    pub fn enrolled_only(self, needs_enrolment: bool) -> Self {
+        Self { needs_enrolment, ..self }
+    }
+
+    /// True when people have said which key belongs to a node.
+    #[must_use]
+    pub fn is_vouched_for(&self, node: &NodeId) -> bool {
+        self.allowed.is_some() || self.enrolled.contains_key(node)
+    }
+
+    /// Takes over the enrolments that were verified, as fingerprints.
+    pub(crate) fn set_enrolled(&mut self, enrolled: BTreeMap<NodeId, String>) {
+        self.enrolled = enrolled;
     }
 
     /// Reads the files again, because they may have changed.
@@ -105,50 +139,123 @@ impl NodeKeys {
         kept
     }
 
-    /// The fingerprint of the key that signed, if it belongs to the node.
+    /// The key that signed a report; with a list, only a key that is listed for the node.
     pub(super) fn verify_signer(
-        &mut self,
+        &self,
         node: &NodeId,
         message: &[u8],
         signature: &[u8],
         now: Timestamp,
-    ) -> Result<String, EnvelopeError> {
+    ) -> Result<NodeClaim, EnvelopeError> {
         let bad = |source| EnvelopeError::Signature { node: node.clone(), source };
-        let (found, key) = match (&self.allowed, &self.signers) {
-            (Some(_), Some(signers)) => (
-                signers.verify_report(node.as_str(), message, signature, now).map_err(bad)?.fingerprint,
-                None,
-            ),
-            (Some(path), None) => return Err(bad(SignatureError::NoSigners { path: path.clone() })),
-            (None, _) => {
-                let key = report_key(message, signature).map_err(bad)?;
-                (fingerprint(&key), Some(key))
+        match (&self.allowed, &self.signers) {
+            (Some(_), Some(signers)) => {
+                signers.verify_report(node.as_str(), message, signature, now).map_err(bad)?;
             }
-        };
-        if let Some(known) = self.pinned.get(node).filter(|known| **known != found) {
-            let (node, known, place) = (node.clone(), known.clone(), "the rollout's record".to_owned());
-            return Err(EnvelopeError::OtherKey { node, found, known, place });
+            (Some(path), None) => return Err(bad(SignatureError::NoSigners { path: path.clone() })),
+            (None, _) => {}
         }
-        if let Some(key) = key {
-            // A key is saved only if nothing else contradicts it.
-            self.check_first_seen(node, &key)?;
-        }
-        Ok(found)
+        let key = report_key(message, signature).map_err(bad)?;
+        Ok(NodeClaim { node: node.clone(), fingerprint: fingerprint(&key), key })
     }
 
-    /// Pins a node to its first key.
-    fn check_first_seen(&mut self, node: &NodeId, key: &str) -> Result<(), EnvelopeError> {
-        if !self.known.contains_key(node) {
-            self.unsaved.entry(node.clone()).or_insert_with(|| key.to_owned());
+    /// Which of these claims count, all of them judged together.
+    pub(crate) fn judge_claims(&mut self, claims: &[NodeClaim]) -> Vec<Result<(), EnvelopeError>> {
+        let mut judged: Vec<Result<(), EnvelopeError>> =
+            claims.iter().map(|claim| self.judge_known(claim)).collect();
+        // What nothing is known about must not contradict itself.
+        let is_open = |claim: &NodeClaim, result: &Result<(), EnvelopeError>| {
+            result.is_ok() && self.expected_key(&claim.node).is_none()
+        };
+        let open: Vec<&NodeClaim> = claims
+            .iter()
+            .zip(&judged)
+            .filter(|(claim, result)| is_open(claim, result))
+            .map(|(c, _)| c)
+            .collect();
+        let mut by_key: BTreeMap<&str, BTreeSet<&NodeId>> = BTreeMap::new();
+        for claim in &open {
+            by_key.entry(&claim.fingerprint).or_default().insert(&claim.node);
         }
-        match self.known.get(node).or_else(|| self.unsaved.get(node)) {
-            Some(known) if known != key => {
-                let place = format!("`{}`", self.first_seen_file.display());
-                let (node, found, known) = (node.clone(), fingerprint(key), fingerprint(known));
-                Err(EnvelopeError::OtherKey { node, found, known, place })
+        let is_single =
+            |claim: &NodeClaim| by_key.get(claim.fingerprint.as_str()).is_none_or(|of| of.len() < 2);
+        let mut by_node: BTreeMap<&NodeId, BTreeSet<&str>> = BTreeMap::new();
+        for claim in open.iter().filter(|claim| is_single(claim)) {
+            by_node.entry(&claim.node).or_default().insert(&claim.fingerprint);
+        }
+        let mut fresh = Vec::new();
+        for (claim, result) in claims.iter().zip(&mut judged) {
+            let is_new = || {
+                let is_known = self.known.contains_key(&claim.node) || self.unsaved.contains_key(&claim.node);
+                self.allowed.is_none() && !is_known
+            };
+            if !is_open(claim, result) {
+                // A record or an enrolment has named this key; it is saved as any first key.
+                if result.is_ok() && is_new() {
+                    fresh.push((claim.node.clone(), claim.key.clone()));
+                }
+                continue;
             }
-            _ => Ok(()),
+            let keys = by_node.get(&claim.node).filter(|keys| keys.len() > 1 && self.allowed.is_none());
+            if !is_single(claim) {
+                let others = by_key.get(claim.fingerprint.as_str()).into_iter().flatten();
+                let owner =
+                    others.copied().find(|other| **other != claim.node).unwrap_or(&claim.node).clone();
+                *result = Err(key_of_other(claim, owner));
+            } else if let Some(keys) = keys {
+                let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+                *result = Err(EnvelopeError::Contested { node: claim.node.clone(), keys });
+            } else if self.allowed.is_none() {
+                fresh.push((claim.node.clone(), claim.key.clone()));
+            }
         }
+        self.unsaved.extend(fresh);
+        judged
+    }
+
+    /// A claim against what is known before.
+    fn judge_known(&self, claim: &NodeClaim) -> Result<(), EnvelopeError> {
+        if let Some(owner) = self.owner_of(&claim.fingerprint).filter(|owner| **owner != claim.node) {
+            return Err(key_of_other(claim, owner.clone()));
+        }
+        if let Some((known, place)) =
+            self.expected_key(&claim.node).filter(|(known, _)| *known != claim.fingerprint)
+        {
+            let (node, found) = (claim.node.clone(), claim.fingerprint.clone());
+            return Err(EnvelopeError::OtherKey { node, found, known, place });
+        }
+        if self.needs_enrolment && !self.is_vouched_for(&claim.node) {
+            let (node, found) = (claim.node.clone(), claim.fingerprint.clone());
+            return Err(EnvelopeError::NotEnrolled { node, found });
+        }
+        Ok(())
+    }
+
+    /// The node that a key belongs to, as far as this host knows.
+    fn owner_of(&self, key: &str) -> Option<&NodeId> {
+        let enrolled = self.enrolled.iter().find(|(_, known)| *known == key).map(|(node, _)| node);
+        let saved = || {
+            let all = self.known.iter().chain(&self.unsaved);
+            all.filter(|_| self.allowed.is_none())
+                .find(|(node, known)| !self.enrolled.contains_key(*node) && fingerprint(known) == key)
+                .map(|(node, _)| node)
+        };
+        enrolled.or_else(saved)
+    }
+
+    /// The key that a node must sign with, and where it is known from.
+    fn expected_key(&self, node: &NodeId) -> Option<(String, String)> {
+        if let Some(key) = self.enrolled.get(node) {
+            return Some((key.clone(), "its enrolment".to_owned()));
+        }
+        if let Some(key) = self.pinned.get(node) {
+            return Some((key.clone(), "the rollout's record".to_owned()));
+        }
+        if self.allowed.is_some() {
+            return None;
+        }
+        let known = self.known.get(node).or_else(|| self.unsaved.get(node))?;
+        Some((fingerprint(known), format!("`{}`", self.first_seen_file.display())))
     }
 
     /// Reads the file, changes it, and writes it if `change` says so, under a lock.
@@ -174,6 +281,10 @@ impl NodeKeys {
     }
 }
 
+fn key_of_other(claim: &NodeClaim, owner: NodeId) -> EnvelopeError {
+    EnvelopeError::KeyOfOther { node: claim.node.clone(), found: claim.fingerprint.clone(), owner }
+}
+
 fn read_keys(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     match File::open(path) {
@@ -192,7 +303,8 @@ fn parse_keys(text: &str) -> BTreeMap<NodeId, String> {
     text.lines().filter_map(line).collect()
 }
 
-fn fingerprint(key: &str) -> String {
+/// The fingerprint of a key in an OpenSSH line.
+pub(super) fn fingerprint(key: &str) -> String {
     PublicKey::from_openssh(key)
         .map_or_else(|_| key.to_owned(), |key| key.fingerprint(HashAlg::Sha256).to_string())
 }

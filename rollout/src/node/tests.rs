@@ -53,6 +53,10 @@ fn record(state: RolloutStatus, phase: BatchPhase) -> RolloutRecord {
         finished: None,
         serial: 7,
         unknown_fields: BTreeMap::new(),
+        fleet: None,
+        expires: None,
+        postponed: vec![],
+        sealed: None,
     }
 }
 
@@ -73,6 +77,7 @@ fn report(name: &str) -> NodeReport {
         protocol: PROTOCOL,
         hold: None,
         last_run: None,
+        waits: Default::default(),
     }
 }
 
@@ -160,18 +165,18 @@ fn a_node_takes_part_once_and_in_one_rollout_at_a_time() {
     let record = record(RolloutStatus::Rolling, BatchPhase::Apply);
     let begun = phase::step(&node(NodePhase::Idle), NodeEvent::Prepare(order_from_record(&record)), at(1)).0;
     let been = phase::step(&begun, NodeEvent::FetchFailed("no".into()), at(2)).0;
-    assert_eq!(driven_action(&record, &id("a"), &been), None);
+    assert_eq!(driven_action(&record, &id("a"), &been, at(0)), None);
     // Also after another one came in between.
     let next = RolloutRecord { id: "next".parse().unwrap(), ..record.clone() };
     let begun = phase::step(&been, NodeEvent::Prepare(order_from_record(&next)), at(3)).0;
     let been = phase::step(&begun, NodeEvent::FetchFailed("no".into()), at(4)).0;
-    assert_eq!(driven_action(&record, &id("a"), &been), None);
+    assert_eq!(driven_action(&record, &id("a"), &been, at(0)), None);
     // A later order with the same name is another rollout.
     let anew = RolloutRecord { created: at(9), ..record.clone() };
-    assert!(driven_action(&anew, &id("a"), &been).is_some());
+    assert!(driven_action(&anew, &id("a"), &been, at(0)).is_some());
     let other = RolloutRecord { id: "other".parse().unwrap(), ..record.clone() };
     for busy in &nodes(&other)[1..] {
-        assert_eq!(driven_action(&record, &id("a"), busy), None);
+        assert_eq!(driven_action(&record, &id("a"), busy, at(0)), None);
     }
 }
 
@@ -180,12 +185,12 @@ fn an_old_record_is_ignored() {
     let new = record(RolloutStatus::Aborted, BatchPhase::Apply);
     let old = RolloutRecord { serial: 6, ..record(RolloutStatus::Rolling, BatchPhase::Apply) };
     let mut node = node(NodePhase::Idle);
-    assert!(driven_action(&old, &id("a"), &node).is_some());
+    assert!(driven_action(&old, &id("a"), &node, at(0)).is_some());
     accept_record(&new, &mut node);
     accept_record(&old, &mut node);
     assert_eq!(node.heard[&new.id].serial, 7);
-    assert_eq!(driven_action(&old, &id("a"), &node), None);
-    assert!(driven_action(&RolloutRecord { serial: 7, ..old }, &id("a"), &node).is_some());
+    assert_eq!(driven_action(&old, &id("a"), &node, at(0)), None);
+    assert!(driven_action(&RolloutRecord { serial: 7, ..old }, &id("a"), &node, at(0)).is_some());
 }
 
 #[test]
@@ -237,7 +242,7 @@ fn in_clock_mode_a_node_continues_by_itself() {
     assert_eq!(asks(&others, late)[0], "-");
     let newer = RolloutRecord { min_protocol: PROTOCOL + 1, ..clock(RolloutStatus::Rolling) };
     assert_eq!(asks(&newer, late)[0], "-");
-    assert_eq!(driven_action(&rolling, &id("a"), &nodes(&rolling)[0]), None);
+    assert_eq!(driven_action(&rolling, &id("a"), &nodes(&rolling)[0], at(0)), None);
 }
 
 /// Nobody ends such a record: an older one must not move a node back and forth.
@@ -290,4 +295,24 @@ fn in_clock_mode_a_node_updates_and_soaks_before_it_confirms() {
     let soaked = now.duration_since(applied.unwrap()).as_secs();
     assert!((60..=70).contains(&soaked), "{soaked}");
     assert_eq!(desired_action(&record, &report("a"), &node, now), None);
+}
+
+#[test]
+fn an_expired_order_starts_nothing_and_still_ends_what_it_started() {
+    let expires = Some(at(100));
+    let rolling = RolloutRecord { expires, ..record(RolloutStatus::Rolling, BatchPhase::Prepare) };
+    let idle = NodeState::with_version("1.0.0");
+    assert!(driven_action(&rolling, &id("a"), &idle, at(99)).is_some());
+    assert_eq!(driven_action(&rolling, &id("a"), &idle, at(100)), None);
+    let by_clock = RolloutRecord { expires, ..clock(RolloutStatus::Rolling) };
+    assert_eq!(clocked_action(&by_clock, &report("a"), &idle, at(100)), None);
+    assert!(expiry_text(&rolling, at(100)).unwrap().contains("expired"));
+    // A record without an end ends after the usual time.
+    let endless = RolloutRecord { expires: None, ..rolling.clone() };
+    assert_eq!(driven_action(&endless, &id("a"), &idle, at(31 * 24 * 3600)), None);
+    let (preparing, _) =
+        crate::phase::step(&idle, driven_action(&rolling, &id("a"), &idle, at(0)).unwrap(), at(0));
+    let aborted = RolloutRecord { state: RolloutStatus::Aborted, ..rolling };
+    let event = driven_action(&aborted, &id("a"), &preparing, at(200));
+    assert!(matches!(event, Some(NodeEvent::Withdraw(..))), "{event:?}");
 }

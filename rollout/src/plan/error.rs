@@ -1,5 +1,6 @@
 //! Why there is no plan, with the names of the nodes and how to fix it.
 
+use jiff::Timestamp;
 use zagent_config::target::TargetError;
 
 /// Why there is no plan.
@@ -80,6 +81,14 @@ pub enum PlanError {
         to: String,
         /// Each as `node (version)`.
         nodes: Vec<String>,
+    },
+    /// It would expire on the way.
+    #[error("the rollout expires at {expires:.0}, and its last batch ends at {end:.0} at the earliest")]
+    ExpiresTooSoon {
+        /// When it expires.
+        expires: Timestamp,
+        /// The earliest end.
+        end: Timestamp,
     },
     /// There is no binary for some nodes.
     #[error("there is no artifact of {to} for {}{}", .nodes.join(", "), instead(there))]

@@ -9,13 +9,14 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use zagent_config::ids::{NodeId, Revision, RolloutId};
+use zagent_config::ids::{FleetId, NodeId, Revision, RolloutId};
 
 pub use self::error::PlanError;
 
+use crate::phase::saturating_after;
 use crate::record::{
-    Artifact, BatchPhase, Canary, Component, NodeProgress, RECORD_SCHEMA, RolloutMode, RolloutProfile,
-    RolloutRecord, RolloutStatus,
+    Artifact, BatchPhase, Canary, Component, NodeProgress, RECORD_SCHEMA, RECORD_VALIDITY, RolloutMode,
+    RolloutProfile, RolloutRecord, RolloutStatus,
 };
 use crate::report::{NodeActivity, NodeReport};
 use crate::{BatchSize, Span, split_batches, targeting, version, waves};
@@ -74,6 +75,10 @@ pub struct RolloutDraft {
     pub artifacts: Vec<Artifact>,
     /// Who requests it.
     pub by: Option<String>,
+    /// The fleet that it is for.
+    pub fleet: Option<FleetId>,
+    /// How long it is valid.
+    pub valid_for: Span,
 }
 
 impl RolloutDraft {
@@ -99,6 +104,8 @@ impl RolloutDraft {
             anyway: false,
             artifacts: vec![],
             by: None,
+            fleet: None,
+            valid_for: RECORD_VALIDITY,
         }
     }
 }
@@ -163,8 +170,18 @@ pub fn plan_rollout(
         RolloutMode::Driver => earliest_starts(&record, now),
         RolloutMode::Clock => waves::wave_starts(&record),
     };
+    check_validity(&record, &earliest)?;
     let held = nodes.iter().filter_map(|report| Some((report.id.clone(), report.hold.clone()?))).collect();
     Ok(RolloutPlan { record, excluded, held, strata, earliest })
+}
+
+/// A rollout that expires before its last batch could end is a mistake.
+fn check_validity(record: &RolloutRecord, earliest: &[Timestamp]) -> Result<(), PlanError> {
+    let end = earliest.last().map_or(record.created, |last| saturating_after(*last, record.soak_time.0));
+    match record.expires_at() {
+        expires if expires <= end => Err(PlanError::ExpiresTooSoon { expires, end }),
+        _ => Ok(()),
+    }
 }
 
 fn check_goal(draft: &RolloutDraft) -> Result<(), PlanError> {
@@ -331,6 +348,8 @@ fn new_record(
     RolloutRecord {
         schema: RECORD_SCHEMA,
         id: draft.id.clone(),
+        fleet: draft.fleet.clone(),
+        expires: Some(saturating_after(now, draft.valid_for.0)),
         component: draft.component,
         to: draft.to.clone(),
         from: draft.from.clone(),
@@ -349,6 +368,7 @@ fn new_record(
         anyway: draft.anyway,
         artifacts: draft.artifacts.clone(),
         batches: if by_clock { vec![] } else { order.into_iter().map(named).collect() },
+        postponed: vec![],
         current_batch: 0,
         phase: BatchPhase::default(),
         phase_since: None,
@@ -367,6 +387,7 @@ fn new_record(
         finished: None,
         serial: 1,
         unknown_fields: BTreeMap::new(),
+        sealed: None,
     }
 }
 

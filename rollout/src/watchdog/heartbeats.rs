@@ -214,6 +214,7 @@ mod tests {
             protocol: 1,
             hold: None,
             last_run: None,
+            waits: Default::default(),
         }
     }
 

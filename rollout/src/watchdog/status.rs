@@ -152,6 +152,7 @@ impl Watchdog<'_> {
             protocol: PROTOCOL,
             hold: self.hold_reason.clone(),
             last_run: None,
+            waits: Default::default(),
         };
         report.update_from_node(&self.node);
         report

@@ -8,11 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
-use zagent_config::ids::NodeId;
+use zagent_config::ids::{FleetId, NodeId};
 use zagent_config::settings::{self, ConfigLocation};
+use zagent_rollout::acceptance::{RecordPolicy, sign_order};
 use zagent_rollout::board::{Board, BoardError, BoardWrite, SledBoard};
 use zagent_rollout::board_stores::{BoardRecords, BoardReports};
-use zagent_rollout::envelope::{self, EnvelopeError, NodeKeys};
+use zagent_rollout::envelope::{self, EnrolmentTrust, EnvelopeError, NodeKeys};
 use zagent_rollout::record::{Component, NodeProgress, RolloutRecord};
 use zagent_rollout::records::{Records, Reports};
 use zagent_rollout::report::{NodeActivity, NodeReport};
@@ -44,6 +45,7 @@ fn report(name: &str, seconds: i64) -> NodeReport {
         protocol: 1,
         hold: None,
         last_run: None,
+        waits: BTreeMap::new(),
     }
 }
 
@@ -123,16 +125,16 @@ fn a_report_under_another_name_is_refused_and_named() {
     // Its own report in another's place; one that claims to be another's, signed by itself; another component's.
     let (own, as_web) = (report("db", 5), report("web", 5));
     let states = NodeReport { component: Component::States, ..report("web", 5) };
-    for (forged, why) in [(own, "is about `db`"), (as_web, "is signed by"), (states, "(states)")] {
+    for (forged, why) in [(own, "is about `db`"), (as_web, "the key of `db`"), (states, "(states)")] {
         site.forge("web", &envelope::sign_report(&forged, &site.key("db")).unwrap());
-        let (good, refused) = names(&mut driver);
-        assert_eq!(good, ["db"], "{why}");
+        let (good, refused) = driver.verified_reports(Component::Agent, at(1000)).unwrap();
+        assert_eq!(good[&id("web")].report, report("web", 0), "{why}: the genuine report still counts");
         assert!(refused.len() == 1 && refused[0].to_string().contains(why), "{refused:?}");
         assert!(refused[0].to_string().contains("`web`"));
-        assert!(!driver.signing_keys().contains_key(&id("web")));
-        // It is not reported again and again, and not counted either.
-        let (good, refused) = names(&mut driver);
-        assert_eq!((good, refused.len()), (vec!["db".to_owned()], 0));
+        assert_eq!(driver.signing_keys()[&id("web")], good[&id("web")].key);
+        // It is not returned again and again, and it stays in the list of refused ones.
+        assert_eq!(names(&mut driver).1.len(), 0);
+        assert_eq!(driver.refused().len(), 1);
     }
     // A client that saw neither before accepts the first; the record with the key corrects this.
     site.forge("web", &envelope::sign_report(&report("web", 6), &site.key("db")).unwrap());
@@ -145,7 +147,7 @@ fn a_report_under_another_name_is_refused_and_named() {
     adopter.pin_keys(&record);
     let (good, refused) = names(&mut adopter);
     assert_eq!(good, ["db"]);
-    assert!(refused[0].to_string().contains("record"), "{refused:?}");
+    assert!(refused[0].to_string().contains("`web`"), "{refused:?}");
     let learnt = std::fs::read_to_string(site.first("adopter")).unwrap();
     assert!(!learnt.contains("web "), "a key that the record contradicts is not saved: {learnt}");
     // And the node itself can correct it.
@@ -162,8 +164,9 @@ fn damaged_altered_and_older_reports_are_refused() {
     site.forge("web", &sealed(100));
     assert_eq!(names(&mut driver).0, ["web"]);
     site.forge("web", &old);
-    let (good, refused) = names(&mut driver);
-    assert!(good.is_empty() && matches!(refused[0], EnvelopeError::Replayed { .. }), "{refused:?}");
+    let (good, refused) = driver.verified_reports(Component::Agent, at(1000)).unwrap();
+    assert!(matches!(refused[0], EnvelopeError::Replayed { .. }), "{refused:?}");
+    assert_eq!(good[&id("web")].report, report("web", 100), "the newest one still counts");
 
     let text = String::from_utf8(sealed(200)).unwrap();
     let altered = text.replace("1.0.0", "9.9.9");
@@ -174,7 +177,7 @@ fn damaged_altered_and_older_reports_are_refused() {
         site.forge("web", bad.as_bytes());
         let (good, refused) = names(&mut driver);
         let head: String = bad.chars().take(60).collect();
-        assert!(good.is_empty() && refused.len() == 1, "{head}: {refused:?}");
+        assert!(good == ["web"] && refused.len() == 1, "{head}: {refused:?}");
         assert!(refused[0].to_string().contains("`web`"));
     }
     site.forge("web", text.as_bytes());
@@ -220,13 +223,76 @@ fn the_first_key_is_required_until_the_node_is_forgotten() {
     std::fs::remove_file(site.key("web")).unwrap();
     site.reports("web").put(&report("web", 10)).unwrap();
     let mut driver = site.reports("driver");
-    let (good, refused) = names(&mut driver);
-    assert!(good.is_empty() && refused[0].to_string().contains("node forget web"), "{refused:?}");
+    // Its reports under the new key stand beside the last one under the known key.
+    let (good, refused) = driver.verified_reports(Component::Agent, at(1000)).unwrap();
+    assert_eq!(good[&id("web")].report, report("web", 0));
+    assert!(refused[0].to_string().contains("node forget web"), "{refused:?}");
+    // A client that knows neither key does not guess.
+    let (good, refused) = names(&mut site.reports("stranger"));
+    assert!(good.is_empty() && matches!(refused[0], EnvelopeError::Contested { .. }), "{refused:?}");
     driver.forget(Component::Agent, &id("web")).unwrap();
     assert_eq!(names(&mut driver).0, [""; 0]);
     site.reports("web").put(&report("web", 20)).unwrap();
     assert_eq!(names(&mut driver).0, ["web"]);
     driver.forget(Component::Agent, &id("nobody")).unwrap();
+}
+
+#[test]
+fn one_key_speaks_for_one_node() {
+    let site = Site::new();
+    site.reports("web").put(&report("web", 0)).unwrap();
+    let mut driver = site.reports("driver");
+    assert_eq!(names(&mut driver).0, ["web"]);
+    // The same key claims a second id.
+    site.reports("web").put(&report("db", 0)).unwrap();
+    let (good, refused) = names(&mut driver);
+    assert_eq!(good, ["web"]);
+    assert!(refused[0].to_string().contains("the key of `web`"), "{refused:?}");
+    assert_eq!(driver.refused()[0].node, id("db"));
+    // Nothing says which of them is right: neither counts, and the genuine db is not hidden.
+    let mut stranger = site.reports("stranger");
+    let (good, refused) = names(&mut stranger);
+    assert!(good.is_empty() && refused.len() == 2, "{refused:?}");
+    site.reports("db").put(&report("db", 1)).unwrap();
+    assert_eq!(names(&mut site.reports("newcomer")).0, ["db"]);
+    assert_eq!(names(&mut driver).0, ["db", "web"]);
+}
+
+#[test]
+fn an_enrolment_names_the_key_of_a_node() {
+    let site = Site::new();
+    let dir = site.dir.path();
+    let public = |who: &str| {
+        let key = ssh_key::PrivateKey::read_openssh_file(&site.key(who)).unwrap();
+        key.public_key().to_openssh().unwrap()
+    };
+    for name in ["web", "evil", "admin"] {
+        site.reports(name).put(&report(name, 0)).unwrap();
+    }
+    let signers = dir.join("signers");
+    std::fs::write(&signers, format!("ada namespaces=\"zagent-enroll\" {}\n", public("admin"))).unwrap();
+    let yaml = format!("fleet: prod\ntrust: {{require: commit, allowed_signers: {}}}\n", signers.display());
+    let settings = configured(dir, &yaml);
+    let trust = EnrolmentTrust::from_settings(&settings);
+    let open = |who: &str, only: bool| {
+        let keys = NodeKeys::new(None, site.first(who)).enrolled_only(only);
+        BoardReports::new(site.board(), site.key(who), keys).with_enrolments(trust.clone())
+    };
+    // Only enrolled nodes count where this is required.
+    let (good, refused) = names(&mut open("d1", true));
+    assert!(good.is_empty() && refused.iter().all(|e| matches!(e, EnvelopeError::NotEnrolled { .. })));
+    let fleet: Option<FleetId> = Some("prod".parse().unwrap());
+    let mut admin = open("admin", false);
+    admin.enroll(&id("web"), &public("web"), fleet.clone(), &site.key("admin")).unwrap();
+    let mut driver = open("d2", true);
+    assert_eq!(names(&mut driver).0, ["web"]);
+    assert!(driver.is_vouched_for(&id("web")) && !driver.is_vouched_for(&id("evil")));
+    // Enrolments by others, for another fleet or another node are refused, and named.
+    for (signer, fleet, key) in [("evil", fleet, "evil"), ("admin", None, "evil")] {
+        open("evil", false).enroll(&id("web"), &public(key), fleet, &site.key(signer)).unwrap();
+        let (good, refused) = names(&mut open("d3", true));
+        assert!(good.is_empty() && refused[0].to_string().contains("enrolment of `web`"), "{refused:?}");
+    }
 }
 
 fn record(name: &str) -> RolloutRecord {
@@ -270,6 +336,66 @@ fn configured(dir: &Path, yaml: &str) -> settings::Settings {
     let file = dir.join("zagent.yaml");
     std::fs::write(&file, format!("root: {}\n{yaml}", dir.join("root").display())).unwrap();
     settings::load(&ConfigLocation::File(file), [], &[], Some("web-01")).unwrap()
+}
+
+#[test]
+fn a_record_is_obeyed_only_in_its_fleet_and_with_enough_signatures() {
+    let site = Site::new();
+    let dir = site.dir.path();
+    for name in ["ada", "bob", "eve"] {
+        site.reports(name).put(&report(name, 0)).unwrap();
+    }
+    let line = |who: &str| {
+        let key = ssh_key::PrivateKey::read_openssh_file(&site.key(who)).unwrap();
+        format!("{who} {}\n", key.public_key().to_openssh().unwrap())
+    };
+    let signers = dir.join("signers");
+    std::fs::write(&signers, line("ada") + &line("bob")).unwrap();
+    let policy = |fleet: &str, more: &str| {
+        let yaml = format!("fleet: {fleet}\ntrust: {{{more}allowed_signers: {}}}\n", signers.display());
+        RecordPolicy::from_settings(&configured(dir, &yaml))
+    };
+    let open = |policy: RecordPolicy, key: Option<&str>| {
+        BoardRecords::with_policy(site.board(), policy, key.map(|who| site.key(who)))
+    };
+    let why = |policy: RecordPolicy| {
+        let mut records = open(policy, None);
+        let listed = records.list().unwrap().len();
+        let got = records.get(&"r1".parse().unwrap());
+        assert_eq!(listed == 0, got.is_err());
+        assert_eq!(listed == 0, records.skipped().len() == 1);
+        records.skipped().first().map_or_else(|| "accepted".to_owned(), |skipped| skipped.why.clone())
+    };
+    let two = || policy("prod", "require: manifest, threshold: 2, ");
+    let fleet = Some("prod".parse().unwrap());
+    let order = RolloutRecord { schema: 2, fleet, anyway: true, ..record("r1") };
+    open(two(), Some("ada")).put(&order, None, "created", true).unwrap();
+    assert!(why(two()).starts_with("its order has 1 of 2 signatures (ada); another person signs it"));
+    assert_eq!(why(policy("prod", "require: manifest, ")), "accepted");
+    assert_eq!(why(policy("prod", "")), "accepted");
+    assert!(why(policy("staging", "")).contains("for the fleet `prod`, and `fleet:` here is `staging`"));
+    assert!(why(RecordPolicy::default()).contains("`fleet:` here is not set"));
+    // A second signature by the same person, or by a stranger, changes nothing.
+    let mut review = open(two(), None).for_review();
+    for (who, want) in [("ada", "1 of 2"), ("eve", "1 of 2"), ("bob", "accepted")] {
+        let held = review.get(&order.id).unwrap().unwrap();
+        let mut next = held.value;
+        sign_order(&mut next, &site.key(who)).unwrap();
+        review.put(&next, Some(&held.token), "signed", true).unwrap();
+        assert!(why(two()).contains(want), "{who}: {}", why(two()));
+    }
+    let held = review.get(&order.id).unwrap().unwrap();
+    assert_eq!(review.signatures(&held.value).signers, ["ada", "bob"]);
+    // A driver changes the progress with no key of these; the order stays as it was signed.
+    let changed = RolloutRecord { to: "6.6.6".into(), serial: 9, ..held.value };
+    review.put(&changed, Some(&held.token), "driven", true).unwrap();
+    let now = open(two(), None).get(&order.id).unwrap().unwrap().value;
+    assert_eq!((now.to.as_str(), now.serial), ("1.2.0", 9));
+    // The format before this one has no place for any of it.
+    let held = review.get(&order.id).unwrap().unwrap();
+    review.put(&RolloutRecord { schema: 1, ..held.value }, Some(&held.token), "old", true).unwrap();
+    assert!(why(policy("prod", "")).contains("an older version of zagent"));
+    assert!(why(two()).contains("start it again with `zagent rollout start`"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use zagent_rollout::phase::NodeOutcome;
 use zagent_rollout::record::{Component, RolloutRecord, RolloutStatus};
 use zagent_rollout::records::{Records, Reports, VersionedValue};
 use zagent_rollout::report::{NodeActivity, NodeReport};
+use zagent_rollout::stored_record::{parse_record, record_text};
 
 use super::dice::Dice;
 use super::laws;
@@ -54,6 +55,8 @@ pub struct Board {
     pub writes: u64,
     /// True when records and reports are stored as text, like on a real board.
     pub as_text: bool,
+    /// Records that someone else put there: of another fleet, or expired.
+    pub forged: Vec<Rc<RolloutRecord>>,
     /// What nodes get now, and what they got before the last change.
     pub found: [Rc<Found>; 2],
 }
@@ -78,8 +81,8 @@ impl Board {
 
     fn changed(&mut self) {
         let there = || self.entries.iter().rev().filter(|entry| !entry.is_gone);
-        let records =
-            there().filter(|entry| !entry.is_unread).map(|entry| Rc::clone(&entry.record)).collect();
+        let records = there().filter(|entry| !entry.is_unread).map(|entry| Rc::clone(&entry.record));
+        let records = records.chain(self.forged.iter().cloned()).collect();
         let unread = there().filter(|entry| entry.is_unread).map(|entry| entry.record.id.clone()).collect();
         self.found.swap(0, 1);
         self.found[0] = Rc::new(Found { records, unread });
@@ -105,12 +108,7 @@ impl Board {
     }
 
     fn write(&mut self, mut record: RolloutRecord, expected: Option<u64>) -> Result<u64, BoardError> {
-        if self.as_text {
-            let text = serde_yaml::to_string(&record).expect("a record is text");
-            let read = serde_yaml::from_str(&text).expect("that text is a record");
-            assert_eq!(record, read);
-            record = read;
-        }
+        record = self.stored(record);
         self.writes += 1;
         let token = self.writes;
         let place = self.place(&record.id);
@@ -130,9 +128,20 @@ impl Board {
         Ok(token)
     }
 
+    /// The record as the board keeps it.
+    fn stored(&self, mut record: RolloutRecord) -> RolloutRecord {
+        if self.as_text {
+            let text = record_text(&record).expect("a record is text");
+            let read = parse_record(&record.id, text.as_bytes()).expect("that text is a record");
+            (record.sealed, record.expires) = (read.sealed.clone(), read.expires);
+            assert_eq!(record, read);
+        }
+        record
+    }
+
     /// A new rollout.
     pub fn begin(&mut self, record: RolloutRecord) {
-        let record = Rc::new(record);
+        let record = Rc::new(self.stored(record));
         self.entries.push(Entry { token: self.writes, record, is_gone: false, is_unread: false });
         self.changed();
     }

@@ -65,7 +65,9 @@ impl World<'_> {
                 true
             }
             Ok(DriveOutcome::Finished(_) | DriveOutcome::SteppedAside { .. })
-            | Err(DriveError::Gone { .. } | DriveError::NotDrivable { .. }) => false,
+            | Err(
+                DriveError::Gone { .. } | DriveError::NotDrivable { .. } | DriveError::NotAccepted { .. },
+            ) => false,
             Err(DriveError::ReadFailed { .. } | DriveError::WriteFailed { .. }) => {
                 wait = wait.min(AGAIN);
                 true

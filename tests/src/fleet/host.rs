@@ -40,6 +40,11 @@ pub fn rollout(place: usize) -> RolloutId {
     format!("r{place}").parse().expect("a name")
 }
 
+/// The fleet of all nodes.
+pub const FLEET: &str = "prod";
+/// The index of the first record that no node may obey.
+pub const FORGED: usize = 900;
+
 /// The index of a rollout by its name.
 #[must_use]
 pub fn place(id: &RolloutId) -> usize {
@@ -300,6 +305,7 @@ impl Host {
             protocol: PROTOCOL,
             hold: None,
             last_run: None,
+            waits: Default::default(),
         };
         report.update_from_node(&self.node);
         report

@@ -1,5 +1,6 @@
 //! What must hold in every history, after every event: a write or a node in, the broken law out.
 
+use zagent_config::ids::NodeId;
 use zagent_rollout::phase::NodePhase;
 use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord, RolloutStatus};
 
@@ -17,7 +18,7 @@ pub fn of_write(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     }
     let frozen =
         |record: &RolloutRecord| (record.to.clone(), record.created, record.max_failed, record.soak_time);
-    if frozen(old) != frozen(new) || old.batches != new.batches {
+    if frozen(old) != frozen(new) || planned(old) != planned(new) {
         return said("the order itself was changed".into());
     }
     if !(old.current_batch..=old.current_batch + 1).contains(&new.current_batch) {
@@ -50,6 +51,17 @@ pub fn of_write(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
         ));
     }
     of_nodes(old, new).or_else(|| of_batches(old, new)).and_then(said)
+}
+
+/// The batches of the order, before anything was postponed.
+fn planned(record: &RolloutRecord) -> Vec<Vec<NodeId>> {
+    let mut batches = record.batches.clone();
+    for step in record.postponed.iter().rev() {
+        let moved = batches.remove(step.batch + 1);
+        batches[step.batch].extend(moved);
+    }
+    batches.iter_mut().for_each(|batch| batch.sort());
+    batches
 }
 
 fn of_nodes(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
@@ -125,7 +137,7 @@ pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> 
 /// does not wait for that, and a node without power keeps the version until it has power again.
 #[must_use]
 pub fn of_fleet(record: &RolloutRecord, unconfirmed: usize, hosts: &[Host], place: usize) -> Option<String> {
-    let largest = record.batches.iter().map(Vec::len).max().unwrap_or(0);
+    let largest = planned(record).iter().map(Vec::len).max().unwrap_or(0);
     let most = largest + record.max_failed;
     if record.mode == RolloutMode::Clock || unconfirmed <= most {
         return None;

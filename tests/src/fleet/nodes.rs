@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use zagent_config::ids::RolloutId;
+use zagent_rollout::acceptance::RecordPolicy;
 use zagent_rollout::node;
 use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, SOAK_CHECK_INTERVAL};
 use zagent_rollout::record::{BatchPhase, Component, RolloutMode, RolloutRecord, RolloutStatus};
 
 use super::board::Found;
-use super::host::{clock, place};
+use super::host::{FLEET, FORGED, clock, place};
 use super::queue::{Job, What};
 use super::scenario::{MINUTE, Release, SECOND, Wrong};
 use super::world::World;
@@ -76,7 +77,12 @@ impl World<'_> {
         if !host.is_up || host.life != life {
             return;
         }
-        let known = std::mem::replace(&mut host.records, found.records.clone());
+        let policy = RecordPolicy::for_fleet(Some(FLEET.parse().expect("a name")));
+        let obeys = |record: &&Rc<RolloutRecord>| {
+            self.scenario.wrong == Wrong::AnyFleet || policy.judge(record, clock(now, host.off)).is_ok()
+        };
+        let accepted = found.records.iter().filter(obeys).cloned().collect();
+        let known = std::mem::replace(&mut host.records, accepted);
         host.records.extend(known.into_iter().filter(|record| found.unread.contains(&record.id)));
         if now >= host.full {
             for record in &host.records {
@@ -117,6 +123,11 @@ impl World<'_> {
             return;
         }
         let (place, begun) = (place(&record.id), host.past.begun.len());
+        if place >= FORGED {
+            let words = format!("{}: it obeys {}, which it must not", host.id, record.id);
+            self.broken = self.broken.take().or(Some(words));
+            return;
+        }
         let newest = host.past.begun.iter().copied().max();
         let switches = matches!(event, NodeEvent::Apply(_));
         self.happen(n, event);
@@ -150,8 +161,10 @@ impl World<'_> {
             let misread = self.misread(n, &record);
             let seen = misread.as_ref().unwrap_or(&record);
             let host = &self.hosts[n];
+            let is_timeless = self.scenario.wrong == Wrong::NoExpiry;
+            let moment = if is_timeless { seen.created } else { clock(self.now, host.off) };
             let event = match seen.mode {
-                RolloutMode::Driver => node::driven_action(seen, &host.id, &host.node),
+                RolloutMode::Driver => node::driven_action(seen, &host.id, &host.node, moment),
                 RolloutMode::Clock => {
                     node::clocked_action(seen, &host.report(self.now), &host.node, clock(self.now, host.off))
                 }

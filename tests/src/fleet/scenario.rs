@@ -119,6 +119,10 @@ pub enum Wrong {
     NeverAborted,
     /// The driver counts every soaking node as confirmed.
     Credulous,
+    /// Nodes obey records of any fleet.
+    AnyFleet,
+    /// Nodes obey expired records.
+    NoExpiry,
     /// The program panics.
     Falls,
 }

@@ -1,6 +1,7 @@
 //! The fleet: hosts, drivers, the board and what happens to them, one event after the other.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use serde_json::json;
 use zagent_config::ids::RolloutId;
@@ -9,7 +10,7 @@ use zagent_rollout::{BatchSize, Span, split_batches};
 
 use super::board::Board;
 use super::dice::Dice;
-use super::host::{Host, clock, name, rollout};
+use super::host::{FLEET, FORGED, Host, clock, name, rollout};
 use super::laws;
 use super::nodes::LOOK;
 use super::queue::{Queue, What};
@@ -96,6 +97,7 @@ pub fn play(scenario: &Scenario, seed: u64, diary: Option<&mut Vec<String>>) -> 
 
 impl World<'_> {
     fn run(&mut self) {
+        self.forge();
         self.begin(0);
         for n in 0..self.hosts.len() {
             let soon = self.within(self.scenario.poll);
@@ -194,6 +196,7 @@ impl World<'_> {
         let mut record: RolloutRecord = serde_json::from_value(json!({
             "schema": RECORD_SCHEMA,
             "id": rollout(place),
+            "fleet": FLEET,
             "component": scenario.component,
             "to": order.to,
             "target": "*",
@@ -220,6 +223,30 @@ impl World<'_> {
         record.nodes = living.iter().map(|id| (named(id), NodeProgress::default())).collect();
         record.batches = batches.iter().map(|batch| batch.iter().map(named).collect()).collect();
         record
+    }
+
+    /// Records that no node may obey: one of another fleet, and one that expired half a year ago.
+    pub(super) fn forge(&mut self) {
+        let day = |days: i64| clock(days * 24 * 3600 * SECOND, 0);
+        let forged = |number: usize| {
+            let everyone = self.hosts.iter().map(|host| host.id.clone()).collect();
+            RolloutRecord {
+                id: rollout(FORGED + number),
+                batches: vec![everyone],
+                mode: RolloutMode::Driver,
+                state: RolloutStatus::Rolling,
+                created: day(-180),
+                anyway: true,
+                ..self.record(0)
+            }
+        };
+        let foreign = RolloutRecord {
+            fleet: Some("staging".parse().expect("a name")),
+            expires: Some(day(180)),
+            ..forged(0)
+        };
+        let expired = RolloutRecord { expires: Some(day(-150)), ..forged(1) };
+        self.board.borrow_mut().forged = [foreign, expired].map(Rc::new).to_vec();
     }
 
     /// Checks the laws after something happened to a node.

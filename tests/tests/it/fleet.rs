@@ -196,3 +196,13 @@ fn the_simulation_sees_a_driver_whose_abort_never_ends() {
 fn the_simulation_sees_a_driver_that_confirms_too_early() {
     is_seen(Wrong::Credulous, "counts as confirmed and never was");
 }
+
+#[test]
+fn the_simulation_sees_a_node_that_obeys_the_record_of_another_fleet() {
+    is_seen(Wrong::AnyFleet, "it obeys r900, which it must not");
+}
+
+#[test]
+fn the_simulation_sees_a_node_that_obeys_an_expired_record() {
+    is_seen(Wrong::NoExpiry, "it obeys r901, which it must not");
+}

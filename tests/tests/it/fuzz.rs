@@ -19,6 +19,10 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use zagent_compiler::{Compat, CompileOptions, CompileTarget, Compiler, TreeLimits, yaml};
 use zagent_config::target::{MatchKind, Target, TargetSubject};
 use zagent_config::{Map, Value};
+use zagent_rollout::envelope::read_report;
+use zagent_rollout::record::{Component, RolloutRecord};
+use zagent_rollout::report::{NodeActivity, NodeReport};
+use zagent_rollout::stored_record::{parse_record, record_text};
 use zagent_tests::memory::{Tree, inputs};
 use zagent_tests::mutate::{Damage, WORDS, break_text, damages, soup};
 
@@ -275,4 +279,64 @@ fn whole_compile() {
 fn sls(path: &str) -> Option<String> {
     let name = path.strip_suffix(".sls")?;
     Some(name.strip_suffix("/init").unwrap_or(name).replace('/', "."))
+}
+
+/// A stored record in each format.
+fn records() -> Vec<String> {
+    let flat = "schema: 1\nid: r1\nfleet: prod\ncomponent: agent\nto: 1.2.0\ntarget: '*'\nbatch_size: 10%\nsoak_time: 60s\n\
+                batch_pause: 30s\nmax_failed: 1\nbatches: [[a], [b, c]]\nnodes: {a: {status: confirmed}, b: {status: waiting}}\n\
+                state: rolling\ncreated: 2026-03-01T12:00:00Z\nserial: 3\ndriver: {id: me, heartbeat: 2026-03-01T12:00:00Z}\n";
+    let old: RolloutRecord = serde_yaml::from_str(flat).expect("a record");
+    let mut new = RolloutRecord { schema: 2, ..old };
+    new.postpone(1, vec!["c".parse().expect("a name")]);
+    let planned = RolloutRecord { postponed: vec![], ..new };
+    vec![flat.to_owned(), record_text(&planned).expect("a record is text")]
+}
+
+#[test]
+fn record_parsing() {
+    let broken = (select(records()), damages()).prop_map(|(text, damages)| break_text(&text, &damages));
+    fuzz(prop_oneof![broken, soup(WORDS), ".{0,200}"], |text| {
+        let id = "r1".parse().expect("a name");
+        if let Ok(record) = parse_record(&id, text.as_bytes()) {
+            // What was read can be written, and says the same again.
+            let stored = record_text(&record).expect("a record is text");
+            assert_eq!(parse_record(&id, stored.as_bytes()), Ok(record));
+        }
+    });
+}
+
+/// A stored report; nobody signed it.
+fn stored_report() -> String {
+    let report = NodeReport {
+        id: "web-01".parse().expect("a name"),
+        component: Component::States,
+        version: "1.0.0".into(),
+        revision: None,
+        state: NodeActivity::Soaking,
+        taken: None,
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        facts: [("os".to_owned(), "Debian".into())].into(),
+        updated_at: "2026-03-01T12:00:00Z".parse().expect("a time"),
+        child: None,
+        degraded: None,
+        hold: Some("a window".into()),
+        waits: [("r1".parse().expect("a name"), "a signature".to_owned())].into(),
+        protocol: 1,
+        last_run: None,
+    };
+    let text = serde_json::to_string(&report).expect("a report is text");
+    serde_json::json!({"schema": 1, "report": text, "signature": ""}).to_string()
+}
+
+#[test]
+fn report_parsing() {
+    let broken = damages().prop_map(|damages| break_text(&stored_report(), &damages));
+    fuzz(prop_oneof![broken, soup(WORDS), ".{0,200}"], |text| {
+        let node = "web-01".parse().expect("a name");
+        if let Ok(report) = read_report(Component::States, &node, text.as_bytes()) {
+            assert_eq!(report.id, node);
+        }
+    });
 }

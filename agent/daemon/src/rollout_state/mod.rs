@@ -10,11 +10,12 @@ pub(crate) mod stay;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use zagent_config::ids::{NodeId, Revision};
+use zagent_config::ids::{NodeId, Revision, RolloutId};
 use zagent_config::paths::Paths;
 use zagent_config::settings::FollowMode;
 use zagent_rollout::phase::{
@@ -33,6 +34,8 @@ use zagent_config::json_file::JsonFileError;
 
 /// Maximum number of records; the oldest are dropped.
 const MAX_RECORDS: usize = 8;
+/// Maximum characters of a reason in a report.
+const MAX_WAIT_CHARS: usize = 300;
 /// Time after which a clock rollout is over, counted from the last node's soak: allows for slow polls and
 /// runs.
 const CLOCK_GRACE: Duration = Duration::from_secs(10 * 60);
@@ -50,6 +53,12 @@ pub(crate) struct RolloutState {
     /// Where the last rollout put the node, and the head at that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<RolloutPlacement>,
+    /// Records that are addressed to this node and not accepted, and why.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<RolloutId, String>,
+    /// Why the present phase makes no progress; it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<String>,
 }
 
 /// What keeps a node from following an order.
@@ -117,6 +126,9 @@ impl RolloutState {
                 rollout_state.kept = RolloutPlacement::from_order(order, head);
             }
             let (node, actions) = phase::step(&rollout_state.node, event, now);
+            if node.phase != rollout_state.node.phase {
+                rollout_state.obstacle = None;
+            }
             rollout_state.node = node;
             actions
         })
@@ -126,10 +138,7 @@ impl RolloutState {
     /// known one is ignored.
     pub(crate) fn observe(&mut self, read: &[RolloutRecord], me: &NodeReport) {
         let me = NodeReport { updated_at: Timestamp::UNIX_EPOCH, ..me.clone() };
-        let names = |record: &RolloutRecord| match record.mode {
-            RolloutMode::Driver => record.batch_of(&me.id).is_some(),
-            RolloutMode::Clock => targeting::is_targeted(&record.target, &me).unwrap_or(false),
-        };
+        let names = |record: &RolloutRecord| is_addressed(record, &me);
         let mut next: Vec<RolloutRecord> = Vec::new();
         for record in read.iter().filter(|record| record.component == Component::States && !record.dry_run) {
             if node::is_stale_record(record, &self.node) {
@@ -214,7 +223,9 @@ impl RolloutState {
                         && (follow == FollowMode::Head || self.has_finished(record))
                 }
             };
-            is_over && self.node.phase == NodePhase::Idle
+            // An order that expired on the way moves nobody any more, and holds nobody back.
+            let has_lapsed = record.is_expired(now) && !record.state.is_final();
+            (is_over || has_lapsed) && self.node.phase == NodePhase::Idle
         };
         match self.leading_record().filter(|record| !is_free(record)) {
             Some(record) => {
@@ -257,9 +268,26 @@ impl RolloutState {
     #[must_use]
     pub(crate) fn is_under_way(&self, now: Timestamp) -> bool {
         let goes_on = |record: &RolloutRecord| {
-            !(is_over(record, now) || record.mode == RolloutMode::Clock && self.has_finished(record))
+            let is_done = record.mode == RolloutMode::Clock && self.has_finished(record);
+            !(is_over(record, now) || record.is_expired(now) || is_done)
         };
         self.node.phase != NodePhase::Idle || self.leading_record().is_some_and(goes_on)
+    }
+
+    /// What this node waits for or refuses, by rollout: for its report.
+    #[must_use]
+    pub(crate) fn waits(&self, now: Timestamp) -> BTreeMap<RolloutId, String> {
+        let short = |(id, why): (&RolloutId, &str)| (id.clone(), why.chars().take(MAX_WAIT_CHARS).collect());
+        let refused = self.refused.iter().map(|(id, why)| (id, why.as_str()));
+        let mut waits: BTreeMap<RolloutId, String> = refused.take(MAX_RECORDS).map(short).collect();
+        if let (Some(id), Some(why)) = (self.node.current_rollout(), &self.obstacle) {
+            waits.extend([short((id, why))]);
+        }
+        let has_ended = |record: &RolloutRecord| self.node.has_ended(&record.id, record.created);
+        if let Some(record) = self.leading_record().filter(|record| !has_ended(record)) {
+            waits.extend(node::expiry_text(record, now).map(|why| (record.id.clone(), why)));
+        }
+        waits
     }
 
     /// True when the rollout that the node waits for, or is in, ignores windows.
@@ -267,6 +295,14 @@ impl RolloutState {
     pub(crate) fn is_emergency(&self, now: Timestamp) -> bool {
         self.leading_record()
             .is_some_and(|record| record.profile == RolloutProfile::Emergency && !is_over(record, now))
+    }
+}
+
+/// True when a record is about a node with this report.
+fn is_addressed(record: &RolloutRecord, me: &NodeReport) -> bool {
+    match record.mode {
+        RolloutMode::Driver => record.batch_of(&me.id).is_some(),
+        RolloutMode::Clock => targeting::is_targeted(&record.target, me).unwrap_or(false),
     }
 }
 

@@ -11,6 +11,7 @@ use zagent_rollout::record::{
     BatchPhase, Component, NodeProgress, NodeStatus, RolloutMode, RolloutProfile, RolloutRecord,
     RolloutStatus,
 };
+use zagent_rollout::records::SkippedRecord;
 use zagent_rollout::report::{NodeActivity, NodeReport};
 use zagent_rollout::{BatchSize, PROTOCOL, Span};
 
@@ -49,6 +50,7 @@ fn me() -> NodeReport {
         protocol: PROTOCOL,
         hold: None,
         last_run: None,
+        waits: Default::default(),
     }
 }
 
@@ -88,12 +90,22 @@ fn record(name: &str) -> RolloutRecord {
         finished: None,
         serial: 1,
         unknown_fields: BTreeMap::new(),
+        fleet: None,
+        expires: None,
+        postponed: vec![],
+        sealed: None,
     }
 }
 
 /// Content of the record store, and unreadable records.
 fn found(records: &[RolloutRecord], unread: &[&str]) -> FoundRecords {
-    FoundRecords { records: records.to_vec(), unread: unread.iter().map(|id| id.parse().unwrap()).collect() }
+    let skipped = |id: &&str| SkippedRecord {
+        id: id.parse().unwrap(),
+        why: "it cannot be read".into(),
+        record: None,
+        is_foreign: false,
+    };
+    FoundRecords { records: records.to_vec(), skipped: unread.iter().map(skipped).collect() }
 }
 
 fn heard(records: &[RolloutRecord]) -> RolloutState {

@@ -211,6 +211,12 @@ impl Turn<'_> {
         match self.sync_to_order(order, true, orders, work) {
             Ok(SyncOutcome::Held(held)) if held.why == HoldReason::Unfetched => {
                 work.runner.warn(&held.message);
+                let told = RolloutState::update(&self.settings.paths(), |rollout_state| {
+                    rollout_state.obstacle = Some(held.message.clone());
+                });
+                if let Err(error) = told {
+                    work.runner.warn(&error_chain(&error));
+                }
                 ActionResult { retry_later: true, ..ActionResult::default() }
             }
             Ok(SyncOutcome::Held(held)) => NodeEvent::FetchFailed(held.message).into(),

@@ -1,17 +1,22 @@
 //! What the watchdog connects to: the records, the board, the binaries and the service manager.
 
+#![expect(clippy::disallowed_methods, reason = "an order expires by the clock of this node")]
+
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use zagent_cache::source::RefStore;
-use zagent_config::ids::RolloutId;
+use zagent_config::ids::{NodeId, RolloutId};
 use zagent_config::settings::Settings;
 use zagent_rollout::artifact::{ArtifactFetcher, ReleaseArtifact, ReleaseTrust, TIMEOUT};
 use zagent_rollout::board::{BoardError, GitBoardConfig};
 use zagent_rollout::board_stores::{BoardRecords, BoardReports, ON_BOARD};
-use zagent_rollout::record::{Artifact, RolloutRecord};
-use zagent_rollout::records::{Records, Reports};
+use zagent_rollout::node;
+use zagent_rollout::record::{Artifact, Component, RolloutRecord};
+use zagent_rollout::records::{Records, Reports, SkippedRecord};
 use zagent_rollout::report::NodeReport;
 use zagent_rollout::watchdog::{FetchBinary, FetchFailure, RolloutLink, ServiceNotifier};
 
@@ -24,6 +29,10 @@ pub(crate) struct BoardLink {
     settings: Settings,
     records: Option<BoardRecords>,
     reports: Option<BoardReports>,
+    /// What this node waits for or refuses, as of the last poll.
+    waits: BTreeMap<RolloutId, String>,
+    /// The last report, and what it said about waiting.
+    published: Option<(NodeReport, BTreeMap<RolloutId, String>)>,
 }
 
 impl BoardLink {
@@ -31,25 +40,58 @@ impl BoardLink {
         // A node without any place for records takes part in nothing, which is no fault; one that is there and says no is.
         let records = crate::open_records(settings).map_err(|error| error_chain(&error))?;
         let reports = BoardReports::open(settings).map_err(|error| error_chain(&error))?;
-        Ok(Box::new(Self { settings: settings.clone(), records, reports }))
+        let waits = BTreeMap::new();
+        Ok(Box::new(Self { settings: settings.clone(), records, reports, waits, published: None }))
     }
 }
 
 impl RolloutLink for BoardLink {
     fn poll(&mut self) -> Result<Vec<RolloutRecord>, BoardError> {
-        let held = self.records.as_mut().map(Records::list).transpose()?;
-        Ok(held.unwrap_or_default().into_iter().map(|held| held.value).collect())
+        let Some(records) = &mut self.records else { return Ok(Vec::new()) };
+        let all: Vec<RolloutRecord> = records.list()?.into_iter().map(|held| held.value).collect();
+        self.waits = waits(&all, &records.skipped(), &self.settings.id, Timestamp::now());
+        // People see at once why this node does not take part.
+        let told = self.published.clone().filter(|(_, told)| *told != self.waits);
+        if let Some((report, _)) = told
+            && let Err(error) = self.publish(&NodeReport { updated_at: Timestamp::now(), ..report })
+        {
+            tracing::debug!(error = error_chain(&error), "the next report says what this node waits for");
+        }
+        Ok(all)
     }
 
     fn unreadable(&self) -> Vec<RolloutId> {
-        self.records.as_ref().map(Records::unreadable).unwrap_or_default()
+        let skipped = self.records.as_ref().map(Records::skipped).unwrap_or_default();
+        skipped.into_iter().filter(|skipped| !skipped.is_foreign).map(|skipped| skipped.id).collect()
     }
 
     fn publish(&mut self, report: &NodeReport) -> Result<(), BoardError> {
         let Some(reports) = &mut self.reports else { return Ok(()) };
         let (revision, last_run) = crate::revision_and_run(&self.settings);
-        reports.put(&NodeReport { revision, last_run, ..report.clone() })
+        let waits = self.waits.clone();
+        reports.put(&NodeReport { revision, last_run, waits: waits.clone(), ..report.clone() })?;
+        self.published = Some((report.clone(), waits));
+        Ok(())
     }
+}
+
+/// What a node waits for or refuses, by rollout of the agent.
+fn waits(
+    records: &[RolloutRecord],
+    skipped: &[SkippedRecord],
+    id: &NodeId,
+    now: Timestamp,
+) -> BTreeMap<RolloutId, String> {
+    let is_ours = |record: &RolloutRecord| {
+        record.component == Component::Agent
+            && !record.dry_run
+            && !record.state.is_final()
+            && record.batch_of(id).is_some()
+    };
+    let ours = records.iter().filter(|record| is_ours(record));
+    let expired = ours.filter_map(|record| Some((record.id.clone(), node::expiry_text(record, now)?)));
+    let refused = skipped.iter().filter(|skipped| skipped.record.as_deref().is_some_and(is_ours));
+    expired.chain(refused.map(|skipped| (skipped.id.clone(), skipped.why.clone()))).collect()
 }
 
 /// Binaries, from the locations in the records.

@@ -93,8 +93,17 @@ impl BoardArgs {
     }
 }
 
-/// Opens the rollout records.
+/// Opens the rollout records that are obeyed here: for a driver.
 pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Records>, AgentError> {
+    Ok(Box::new(open_board_records(settings)?))
+}
+
+/// Opens all rollout records, also those that are not obeyed here: for people who look at them or change them.
+pub(in crate::cli) fn open_records_for_review(settings: &Settings) -> Result<Box<dyn Records>, AgentError> {
+    Ok(Box::new(open_board_records(settings)?.for_review()))
+}
+
+fn open_board_records(settings: &Settings) -> Result<BoardRecords, AgentError> {
     let on_board = settings.rollout.url.as_deref() == Some("board");
     if on_board {
         require_board(settings)?;
@@ -103,7 +112,7 @@ pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Record
     if !on_board && resolve::rollout_repository(settings).is_none() && require_board(settings).is_err() {
         return Err(no_rollout_url());
     }
-    Ok(Box::new(BoardRecords::open(settings).map_err(to_agent_error)?))
+    BoardRecords::open(settings).map_err(to_agent_error)
 }
 
 /// Opens the node reports.
@@ -184,6 +193,9 @@ pub(in crate::cli) fn to_agent_error(error: BoardError) -> AgentError {
             ExitStatus::Refused,
             "give write access to the logins in `rollout.credentials` and `board.credentials`",
         ),
+        BoardError::NotAccepted { .. } => {
+            refusal(ExitStatus::Refused, "show it with `zagent rollout status ID`")
+        }
         BoardError::Damaged { .. } => refusal(
             ExitStatus::Failed,
             "it was written manually or by a newer agent: inspect it before you fix or delete it",

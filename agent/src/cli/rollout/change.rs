@@ -18,7 +18,7 @@ use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::current_user;
 
 /// Maximum attempts when others write at the same time.
-const MAX_ATTEMPTS: usize = 20;
+pub(super) const MAX_ATTEMPTS: usize = 20;
 
 /// Change to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl RolloutChangeArgs {
 
     pub(super) fn run(&self, word: RolloutAction, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut records = board_args::open_records(&settings)?;
+        let mut records = board_args::open_records_for_review(&settings)?;
         let why = match clean_reason(self.reason.as_deref()) {
             Some(reason) => format!("by {}: {reason}", current_user()),
             None => format!("by {}", current_user()),

@@ -81,6 +81,10 @@ pub(super) struct DraftArgs {
     #[arg(long, value_enum, help_heading = "Pace")]
     mode: Option<ModeArg>,
 
+    /// How long the rollout is valid: nothing starts afterwards; default: 30 days
+    #[arg(long, value_name = "TIME", help_heading = "Pace")]
+    expires: Option<Span>,
+
     /// One canary, then all other nodes at once; ignores maintenance windows
     #[arg(long, help_heading = "Pace")]
     emergency: bool,
@@ -132,6 +136,7 @@ struct DraftFile {
     mode: Option<RolloutMode>,
     profile: Option<RolloutProfile>,
     anyway: bool,
+    expires: Option<Span>,
     artifacts: Vec<Artifact>,
 }
 
@@ -188,6 +193,8 @@ impl DraftArgs {
             anyway: self.anyway || file.anyway,
             artifacts,
             by: Some(current_user()),
+            fleet: settings.fleet.clone(),
+            valid_for: self.expires.or(file.expires).unwrap_or(plain.valid_for),
             ..plain
         })
     }

@@ -330,6 +330,11 @@ fn to_agent_error(error: DriveError) -> AgentError {
         DriveError::NotDrivable { id, .. } => {
             AgentError::usage_hint(message, format!("follow it with `zagent rollout watch {id}`"))
         }
+        DriveError::NotAccepted { id, .. } => AgentError::Refusal {
+            exit: ExitStatus::Refused,
+            message,
+            hint: Some(format!("show it with `zagent rollout status {id}`")),
+        },
         DriveError::ReadFailed { source, .. } => match board_args::to_agent_error(source) {
             AgentError::Refusal { exit, hint, .. } => AgentError::Refusal { exit, message, hint },
             other => other,

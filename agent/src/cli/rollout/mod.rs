@@ -13,6 +13,7 @@ mod progress;
 mod record_text;
 mod resolve;
 mod rollout_view;
+mod sign;
 mod start;
 mod status;
 mod watch;
@@ -50,6 +51,8 @@ enum RolloutCliCommand {
     List(status::RolloutListArgs),
     /// Follow a rollout until it is over
     Watch(watch::RolloutWatchArgs),
+    /// Add a signature to the order of a rollout, for fleets with `trust.threshold`
+    Sign(sign::RolloutSignArgs),
     /// Finish nodes in progress, start no new ones
     Pause(change::RolloutChangeArgs),
     /// Resume a paused rollout
@@ -70,6 +73,7 @@ impl RolloutArgs {
             RolloutCliCommand::Status(args) => args.format(),
             RolloutCliCommand::List(args) => args.format(),
             RolloutCliCommand::Watch(args) => args.format(),
+            RolloutCliCommand::Sign(args) => args.format(),
             RolloutCliCommand::Pause(args)
             | RolloutCliCommand::Resume(args)
             | RolloutCliCommand::Abort(args) => args.format(),
@@ -85,6 +89,7 @@ impl RolloutArgs {
             RolloutCliCommand::Status(args) => args.run(ui),
             RolloutCliCommand::List(args) => args.run(ui),
             RolloutCliCommand::Watch(args) => args.run(ui),
+            RolloutCliCommand::Sign(args) => args.run(ui),
             RolloutCliCommand::Pause(args) => args.run(change::RolloutAction::Pause, ui),
             RolloutCliCommand::Resume(args) => args.run(change::RolloutAction::Resume, ui),
             RolloutCliCommand::Abort(args) => args.run(change::RolloutAction::Abort, ui),

@@ -3,7 +3,6 @@
 //! Law: the state and the next step come first; a line that needs attention is not green (held by `pages`,
 //! `a_large_rollout_shows_what_matters`).
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use jiff::Timestamp;
@@ -15,6 +14,7 @@ use zagent_rollout::report::{NodeActivity, NodeReport};
 use zagent_rollout::waves;
 
 use super::record_text;
+use super::status::StatusFacts;
 use crate::output::{Paint, TextTable, Tone, one_line};
 use zagent_daemon::operator::{clock_text, span_text};
 
@@ -27,8 +27,8 @@ const MAX_NODES: usize = 40;
 pub(super) struct RolloutView<'r> {
     /// The rollout.
     pub(super) record: &'r RolloutRecord,
-    /// Reports of its nodes.
-    pub(super) reports: &'r BTreeMap<NodeId, NodeReport>,
+    /// Reports of its nodes, and the signatures of its order.
+    pub(super) facts: &'r StatusFacts,
     /// True when its driver has been silent for too long.
     pub(super) is_stale: bool,
     /// Current time, for ages.
@@ -64,6 +64,9 @@ impl RolloutView<'_> {
         };
         line("nodes", if bad { Tone::Warn } else { Tone::Plain }, counts);
         line("limits", Tone::Plain, self.limits_line());
+        if let Some((tone, signed)) = self.signatures_line() {
+            line("signed", tone, signed);
+        }
         let (tone, driver) = self.driver_line();
         line("driver", tone, driver);
         if let Some(next) = self.next_step() {
@@ -79,9 +82,10 @@ impl RolloutView<'_> {
         let ordered = span_text(record.created.min(self.now), self.now);
         let ended = record.finished.map(|at| format!(", ended {}", self.wall_time(at))).unwrap_or_default();
         let started = record.started.map(|at| format!(", began {}", self.wall_time(at))).unwrap_or_default();
+        let fleet = record.fleet.as_ref().map(|fleet| format!(", fleet `{fleet}`")).unwrap_or_default();
         let target = &record.target;
         format!(
-            "{}, target `{target}`, ordered{by} {ordered} ago{started}{ended}",
+            "{}{fleet}, target `{target}`, ordered{by} {ordered} ago{started}{ended}",
             record_text::order_text(record)
         )
     }
@@ -117,7 +121,7 @@ impl RolloutView<'_> {
 
     /// Results on nodes, as far as they report.
     fn outcome_counts(&self) -> String {
-        let taken = self.reports.values().filter_map(|report| report.taken.as_ref());
+        let taken = self.facts.reports.values().filter_map(|report| report.taken.as_ref());
         let mine: Vec<_> = taken.filter(|taken| taken.rollout == self.record.id).collect();
         let count = |outcome| mine.iter().filter(|taken| taken.outcome == outcome).count();
         let (good, bad) = (count(Some(NodeOutcome::Confirmed)), count(Some(NodeOutcome::Failed)));
@@ -127,11 +131,35 @@ impl RolloutView<'_> {
     fn limits_line(&self) -> String {
         let record = self.record;
         let (soak, pause) = (record.soak_time, record.batch_pause);
+        let end = record.expires_at();
+        let ends = match record.state.is_final() {
+            true => String::new(),
+            false if record.is_expired(self.now) => format!("; EXPIRED {}", self.wall_time(end)),
+            false => format!("; expires {}", self.wall_time(end)),
+        };
         if record.mode == RolloutMode::Clock {
-            return format!("soak {soak}, each wave spread over {pause}");
+            return format!("soak {soak}, each wave spread over {pause}{ends}");
         }
         let (max, failed, silent) = (record.max_failed, record.failed, record.max_silent);
-        format!("aborts at {max} failed (now {failed}), allows {silent} silent; soak {soak}, pause {pause}")
+        format!(
+            "aborts at {max} failed (now {failed}), allows {silent} silent; soak {soak}, pause {pause}{ends}"
+        )
+    }
+
+    /// Who signed the order, and who else must.
+    fn signatures_line(&self) -> Option<(Tone, String)> {
+        let signed = &self.facts.signatures;
+        let (have, needed) = (signed.signers.len(), signed.needed);
+        if needed == 0 {
+            return None;
+        }
+        let whom = if have == 0 { String::new() } else { format!(": {}", signed.signers.join(", ")) };
+        let words = format!("{have} of {needed} signatures{whom}");
+        if have >= needed || self.record.state.is_final() {
+            return Some((Tone::Plain, words));
+        }
+        let more = format!("no node starts; another person runs `zagent rollout sign {}`", self.record.id);
+        Some((Tone::Warn, format!("{words}; {more}")))
     }
 
     fn driver_line(&self) -> (Tone, String) {
@@ -209,12 +237,18 @@ impl RolloutView<'_> {
     fn node_row(&self, batch: usize, node: &NodeId, status: NodeStatus) -> [String; 6] {
         let progress = self.record.nodes.get(node);
         let since = progress.and_then(|p| p.at).map(|at| span_text(at.min(self.now), self.now));
-        let report = self.reports.get(node);
-        let held = progress.and_then(|p| p.held.as_ref()).map(|why| format!("held: {why}"));
-        let note = match (progress.and_then(|p| p.error.clone()).or(held), report) {
+        let report = self.facts.reports.get(node);
+        let held = || progress.and_then(|p| p.held.as_ref()).map(|why| format!("held: {why}"));
+        // What a node waits for is shown as soon as it says so, also before a driver writes it down.
+        let is_open = !matches!(status, NodeStatus::Confirmed | NodeStatus::Failed);
+        let said = report.and_then(|report| report.waits.get(&self.record.id)).filter(|_| is_open);
+        let waits = || said.map(|why| format!("does not continue: {why}"));
+        let error = progress.and_then(|p| p.error.clone()).or_else(waits).or_else(held);
+        let refused = || self.facts.refused.iter().find(|one| one.node == *node).map(|one| &one.why);
+        let note = match (error, report) {
             (Some(error), _) => error,
             (None, Some(report)) => node_state_text(report, self.now),
-            (None, None) => String::new(),
+            (None, None) => refused().map(|why| format!("report refused: {why}")).unwrap_or_default(),
         };
         let on = report.map(node_version).unwrap_or_default();
         let since = since.unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Nothing is written before the plan is valid; `plan` refuses whatever `start` would refuse.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use zagent_config::ids::{NodeId, Revision, RolloutId};
@@ -11,7 +11,7 @@ use zagent_rollout::board::BoardError;
 use zagent_rollout::driver::RolloutDriver;
 use zagent_rollout::plan::{PlanError, RolloutDraft, RolloutPlan, plan_rollout};
 use zagent_rollout::record::{Component, RolloutMode, RolloutRecord};
-use zagent_rollout::records::{Records, VersionedValue};
+use zagent_rollout::records::{Records, RefusedReport, VersionedValue};
 use zagent_rollout::report::NodeReport;
 use zagent_rollout::targeting;
 
@@ -59,6 +59,10 @@ struct PreparedPlan {
     plan: RolloutPlan,
     /// Nodes that have been silent for too long.
     silent_nodes: Vec<NodeId>,
+    /// Nodes that only their first key vouches for.
+    unproven_nodes: Vec<NodeId>,
+    /// Nodes with a genuine and a refused report.
+    forged_nodes: Vec<RefusedReport>,
     /// Head of the followed branch, when it differs from the commit to roll out.
     head: Option<(String, Revision)>,
     now: Timestamp,
@@ -71,7 +75,7 @@ impl RolloutPlanArgs {
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut records = board_args::open_records(&settings)?;
+        let mut records = board_args::open_records_for_review(&settings)?;
         let ready = prepare_plan(&self.draft, &settings, records.as_mut())?;
         self.place.print(&ready.plan_text(ui), &plan_view::plan_json(&ready.plan, ready.now), ui);
         ready.print_warnings(ui);
@@ -96,7 +100,7 @@ impl RolloutStartArgs {
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut records = board_args::open_records(&settings)?;
+        let mut records = board_args::open_records_for_review(&settings)?;
         let ready = prepare_plan(&self.draft, &settings, records.as_mut())?;
         let is_text = self.format() == OutputFormat::Text;
         if is_text {
@@ -107,11 +111,12 @@ impl RolloutStartArgs {
         let record = self.write_record(records.as_mut(), ready.plan.record)?;
         let id = record.id.clone();
         if record.dry_run || record.mode == RolloutMode::Clock || self.detach {
-            let words = format!("\n{}\n", written_text(&record));
+            let words = format!("\n{}\n", written_text(&record, settings.trust.threshold));
             self.place.print(&words, &record, ui);
             return Ok(ExitStatus::Success);
         }
         ui.message(&format!("\n{id} is written; Ctrl-C stops the driver, not the rollout"));
+        let mut records = board_args::open_records(&settings)?;
         let mut reports = board_args::open_reports(&settings)?;
         let driver = RolloutDriver {
             id: board_args::driver_id(&settings),
@@ -123,10 +128,10 @@ impl RolloutStartArgs {
         let last = done.pop().unwrap_or(record);
         let text = match exit_status(&last) {
             ExitStatus::Success => format!("{}\n", end_summary(&last)),
-            _ => format!(
-                "\n{}",
-                status::status_text(&last, &status::node_reports(&settings, last.component, ui), ui)
-            ),
+            _ => {
+                let facts = status::StatusFacts::read(&settings, records.as_ref(), &last, ui);
+                format!("\n{}", facts.page(&last, ui))
+            }
         };
         self.place.print(&text, &last, ui);
         Ok(exit_code)
@@ -150,8 +155,9 @@ impl RolloutStartArgs {
                 Ok(_) => return Ok(record),
                 Err(BoardError::Unknown { key, source }) => {
                     let found = records.get(&record.id).map_err(board_args::to_agent_error)?;
+                    let found = found.map(|held| RolloutRecord { sealed: None, ..held.value });
                     return match found {
-                        Some(held) if held.value == record => Ok(record),
+                        Some(found) if found == record => Ok(record),
                         _ => Err(board_args::to_agent_error(BoardError::Unknown { key, source })),
                     };
                 }
@@ -175,9 +181,14 @@ fn numbered_id(first: &RolloutId, number: usize) -> Result<RolloutId, AgentError
 }
 
 /// What happens next.
-fn written_text(record: &RolloutRecord) -> String {
+fn written_text(record: &RolloutRecord, threshold: usize) -> String {
     let id = &record.id;
+    let more = threshold.saturating_sub(1);
     match (record.dry_run, record.mode) {
+        (false, _) if more > 0 => format!(
+            "{id} is written and signed; no node starts before {} signed it too: zagent rollout sign {id}",
+            if more == 1 { "another person has".to_owned() } else { format!("{more} other people have") }
+        ),
         (true, _) => format!("{id} is written as a dry run: nodes do nothing"),
         (false, RolloutMode::Clock) => format!(
             "{id} is written: nodes follow it by the clock; stop it with `zagent rollout pause {id}` or \
@@ -210,6 +221,7 @@ impl PreparedPlan {
                 ui,
             );
         }
+        self.warn_of_identities(ui);
         if self.silent_nodes.is_empty() {
             return;
         }
@@ -225,6 +237,27 @@ impl PreparedPlan {
     }
 }
 
+impl PreparedPlan {
+    /// Warns of nodes whose reports may not be their own.
+    fn warn_of_identities(&self, ui: &mut Ui<'_>) {
+        for RefusedReport { node, why } in &self.forged_nodes {
+            warn(&format!("a report of {node} is refused, its genuine one counts: {why}"), ui);
+        }
+        if self.unproven_nodes.is_empty() {
+            return;
+        }
+        let names = record_text::join_names(self.unproven_nodes.iter(), record_text::MAX_NAMED);
+        let number = pluralize(self.unproven_nodes.len(), "node");
+        warn(
+            &format!(
+                "nothing but their first key identifies {number} ({names}): whoever can write to the board could \
+                 have reported for them; set `board.allowed_nodes`, or enroll each with `zagent node enroll ID`"
+            ),
+            ui,
+        );
+    }
+}
+
 /// Plans, and checks that the plan can start.
 fn prepare_plan(
     args: &DraftArgs,
@@ -233,7 +266,7 @@ fn prepare_plan(
 ) -> Result<PreparedPlan, AgentError> {
     let now = Timestamp::now();
     let draft = args.draft(settings, &now.strftime("%Y%m%d").to_string())?;
-    let reports = node_reports(&draft, settings)?;
+    let PlannedReports { reports, refused, vouched } = PlannedReports::read(&draft, settings)?;
     let mut plan = plan_rollout(&draft, &reports, now).map_err(|error| plan_error(&error))?;
     if plan.record.from.is_none() {
         plan.record.from = common_version(&plan.record, &reports);
@@ -255,24 +288,44 @@ fn prepare_plan(
         let others = records.list().map_err(board_args::to_agent_error)?;
         ensure_no_overlap(&plan.record, &others, &reports, now)?;
     }
+    let planned = |node: &NodeId| plan.record.batch_of(node).is_some();
+    let (forged, lost): (Vec<RefusedReport>, Vec<RefusedReport>) =
+        refused.into_iter().partition(|one| reports.contains_key(&one.node));
+    let forged_nodes = forged.into_iter().filter(|one| planned(&one.node)).collect();
+    let unproven_nodes = plan.record.batches.iter().flatten().filter(|node| !vouched.contains(*node));
+    let unproven_nodes = unproven_nodes.filter(|_| settings.board.kind != BoardKind::Sled).cloned().collect();
+    for RefusedReport { node, why } in lost {
+        plan.excluded.push((node, format!("its report is refused: {why}")));
+    }
     let head = match draft.component {
         Component::States if settings.rollout.follow == FollowMode::Head => {
             resolve::branch_head(settings).filter(|(_, head)| head.as_str() != draft.to)
         }
         Component::Agent | Component::States => None,
     };
-    Ok(PreparedPlan { plan, silent_nodes: quiet, head, now })
+    Ok(PreparedPlan { plan, silent_nodes: quiet, unproven_nodes, forged_nodes, head, now })
 }
 
-/// Node reports; a clock rollout works without them.
-fn node_reports(
-    draft: &RolloutDraft,
-    settings: &Settings,
-) -> Result<BTreeMap<NodeId, NodeReport>, AgentError> {
-    if draft.mode == RolloutMode::Clock && settings.board.kind == BoardKind::None {
-        return Ok(BTreeMap::new());
+/// What the board says about the nodes; a clock rollout works without it.
+#[derive(Default)]
+struct PlannedReports {
+    reports: BTreeMap<NodeId, NodeReport>,
+    /// Reports that do not count.
+    refused: Vec<RefusedReport>,
+    /// Nodes whose keys are listed or enrolled.
+    vouched: BTreeSet<NodeId>,
+}
+
+impl PlannedReports {
+    fn read(draft: &RolloutDraft, settings: &Settings) -> Result<Self, AgentError> {
+        if draft.mode == RolloutMode::Clock && settings.board.kind == BoardKind::None {
+            return Ok(Self::default());
+        }
+        let mut board = board_args::open_reports(settings)?;
+        let reports = board.latest_reports(draft.component).map_err(board_args::to_agent_error)?;
+        let vouched = reports.keys().filter(|node| board.is_vouched_for(node)).cloned().collect();
+        Ok(Self { reports, refused: board.refused(), vouched })
     }
-    board_args::open_reports(settings)?.latest_reports(draft.component).map_err(board_args::to_agent_error)
 }
 
 /// The version that all nodes of a rollout run, when it is the same.
@@ -300,6 +353,8 @@ pub(super) fn ensure_no_overlap(
         let other = &other.value;
         other.id != record.id
             && other.component == record.component
+            && other.fleet == record.fleet
+            && !other.is_expired(now)
             && is_active(other, now)
             && share_nodes(record, other, reports)
     };
@@ -362,6 +417,7 @@ fn plan_error(error: &PlanError) -> AgentError {
         PlanError::Protocol { .. } => failed("update these nodes first, or exclude them from --target"),
         PlanError::NothingToDo { .. } => failed("list the versions of the nodes with `zagent node list`"),
         PlanError::Downgrade { .. } => failed("override with --anyway"),
+        PlanError::ExpiresTooSoon { .. } => AgentError::usage_hint(message, "set a longer --expires TIME"),
         PlanError::NoArtifact { .. } => failed(
             "publish one (zagent release publish), set --artifacts FILE, or exclude these nodes from \
              --target",

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde_json::json as object;
 use zagent_config::ids::{NodeId, RolloutId};
 use zagent_config::settings::{BoardKind, Settings};
-use zagent_rollout::record::{Component, RolloutMode, RolloutRecord, RolloutStatus};
+use zagent_rollout::acceptance::OrderSignatures;
+use zagent_rollout::record::{RolloutMode, RolloutRecord, RolloutStatus};
+use zagent_rollout::records::{Records, RefusedReport};
 use zagent_rollout::report::NodeReport;
 
 use super::board_args::{self, BoardArgs};
@@ -47,42 +49,72 @@ impl RolloutStatusArgs {
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut records = board_args::open_records(&settings)?;
+        let mut records = board_args::open_records_for_review(&settings)?;
         let record = pick_record(records.as_mut(), self.id.as_ref())?.value;
-        let reports = node_reports(&settings, record.component, ui);
-        let text = status_text(&record, &reports, ui);
-        self.place.print(&text, &record, ui);
+        let facts = StatusFacts::read(&settings, records.as_ref(), &record, ui);
+        let text = facts.page(&record, ui);
+        self.place.print(&text, &facts.json(&record), ui);
         Ok(ExitStatus::Success)
     }
 }
 
-/// Node reports. Without a board, or when it does not answer, the record is enough.
-pub(super) fn node_reports(
-    settings: &Settings,
-    component: Component,
-    ui: &mut Ui<'_>,
-) -> BTreeMap<NodeId, NodeReport> {
-    if settings.board.kind == BoardKind::None {
-        return BTreeMap::new();
-    }
-    let all = board_args::open_reports(settings)
-        .and_then(|mut all| all.latest_reports(component).map_err(board_args::to_agent_error));
-    all.unwrap_or_else(|cli_error| {
-        warn(&format!("cannot read the node reports: {}", cli_error.summary()), ui);
-        BTreeMap::new()
-    })
+/// What a status page shows besides the record.
+#[derive(Default)]
+pub(super) struct StatusFacts {
+    /// The last reports of the nodes.
+    pub(super) reports: BTreeMap<NodeId, NodeReport>,
+    /// Reports that do not count.
+    pub(super) refused: Vec<RefusedReport>,
+    /// The signatures of the order.
+    pub(super) signatures: OrderSignatures,
 }
 
-/// Status page of one rollout.
-pub(super) fn status_text(
-    record: &RolloutRecord,
-    reports: &BTreeMap<NodeId, NodeReport>,
-    ui: &Ui<'_>,
-) -> String {
-    let now = Timestamp::now();
-    let is_stale = is_stale(record, now);
-    let (zone, paint, whole) = (local_zone(), ui.paint, ui.verbose > 0);
-    RolloutView { record, reports, is_stale, now, zone, paint, all_nodes: whole }.render()
+impl StatusFacts {
+    /// Reads them. Without a board, or when it does not answer, the record is enough.
+    pub(super) fn read(
+        settings: &Settings,
+        records: &dyn Records,
+        record: &RolloutRecord,
+        ui: &mut Ui<'_>,
+    ) -> Self {
+        let mut facts = Self { signatures: records.signatures(record), ..Self::default() };
+        if settings.board.kind == BoardKind::None {
+            return facts;
+        }
+        let read = board_args::open_reports(settings).and_then(|mut all| {
+            let reports = all.latest_reports(record.component).map_err(board_args::to_agent_error)?;
+            Ok((reports, all.refused()))
+        });
+        match read {
+            Ok((reports, refused)) => (facts.reports, facts.refused) = (reports, refused),
+            Err(error) => warn(&format!("cannot read the node reports: {}", error.summary()), ui),
+        }
+        facts
+    }
+
+    /// Status page of a rollout.
+    pub(super) fn page(&self, record: &RolloutRecord, ui: &Ui<'_>) -> String {
+        let now = Timestamp::now();
+        let is_stale = is_stale(record, now);
+        let (zone, paint, whole) = (local_zone(), ui.paint, ui.verbose > 0);
+        RolloutView { record, facts: self, is_stale, now, zone, paint, all_nodes: whole }.render()
+    }
+
+    /// The record as data, with the signatures of its order and what its nodes wait for.
+    fn json(&self, record: &RolloutRecord) -> serde_json::Value {
+        let mut data = object!(record);
+        let waits = |(node, report): (&NodeId, &NodeReport)| {
+            Some((node.clone(), report.waits.get(&record.id)?.clone()))
+        };
+        let waits: BTreeMap<NodeId, String> = self.reports.iter().filter_map(waits).collect();
+        let refused = self.refused.iter().map(|one| object!({"node": one.node, "why": one.why}));
+        data["signatures"] = object!({
+            "signers": self.signatures.signers, "needed": self.signatures.needed,
+        });
+        data["waits"] = object!(waits);
+        data["refused_reports"] = refused.collect();
+        data
+    }
 }
 
 /// True when it needs a driver and the driver has been silent for too long.
@@ -97,7 +129,8 @@ impl RolloutListArgs {
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut all = board_args::open_records(&settings)?.list().map_err(board_args::to_agent_error)?;
+        let mut all =
+            board_args::open_records_for_review(&settings)?.list().map_err(board_args::to_agent_error)?;
         all.sort_by_key(|held| std::cmp::Reverse(held.value.created));
         let now = Timestamp::now();
         let shown: Vec<&RolloutRecord> = all
@@ -175,6 +208,7 @@ fn rollout_json(record: &RolloutRecord, now: Timestamp) -> serde_json::Value {
         "mode": record.mode, "batch": record.current_batch + 1, "batches": record.batches.len(),
         "phase": record.phase, "nodes": record_text::status_counts(record), "failed": record.failed,
         "driver": record.driver, "stale": is_stale(record, now), "by": record.by, "created": record.created,
-        "started": record.started, "finished": record.finished,
+        "started": record.started, "finished": record.finished, "fleet": record.fleet,
+        "expires": record.expires_at(),
     })
 }

@@ -19,6 +19,7 @@ use super::change::{RolloutAction, apply_action};
 use super::plan_view::PlanView;
 use super::rollout_view::RolloutView;
 use super::start::ensure_no_overlap;
+use super::status::StatusFacts;
 use super::{events, progress, record_text, status};
 use crate::output::Paint;
 use zagent_daemon::error::ExitStatus;
@@ -48,6 +49,7 @@ fn report(id: &str, os: &str) -> NodeReport {
         protocol: 1,
         hold: None,
         last_run: None,
+        waits: Default::default(),
     }
 }
 
@@ -145,7 +147,8 @@ fn page(record: &RolloutRecord) -> String {
     }
     let is_stale = is_adoptable(record, now());
     let (now, zone, paint) = (now(), TimeZone::UTC, Paint::new(false));
-    RolloutView { record, reports: &reports, is_stale, now, zone, paint, all_nodes: false }.render()
+    let facts = StatusFacts { reports, ..StatusFacts::default() };
+    RolloutView { record, facts: &facts, is_stale, now, zone, paint, all_nodes: false }.render()
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl RolloutWatchArgs {
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
-        let mut records = board_args::open_records(&settings)?;
+        let mut records = board_args::open_records_for_review(&settings)?;
         let cancel = Arc::new(CancelToken::new());
         let _signals = SignalWatcher::watch(&cancel);
         let mut record = pick_record(records.as_mut(), self.id.as_ref())?.value;

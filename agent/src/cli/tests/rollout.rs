@@ -128,6 +128,7 @@ impl Host {
             protocol: 1,
             hold: None,
             last_run: None,
+            waits: Default::default(),
         };
         let records = BoardRecords::open(&settings).unwrap();
         let reports = BoardReports::open(&settings).unwrap().unwrap();
@@ -160,7 +161,7 @@ impl Host {
     fn look(&mut self) -> bool {
         let all = self.records.list().unwrap();
         for held in &all {
-            if let Some(event) = driven_action(&held.value, &self.report.id, &self.node) {
+            if let Some(event) = driven_action(&held.value, &self.report.id, &self.node, Timestamp::now()) {
                 self.happens(event);
             }
         }
@@ -320,7 +321,8 @@ fn a_reinstalled_node_can_be_forgotten() {
     std::fs::remove_dir_all(root).unwrap();
     let _again = fleet.nodes(&["web-01"]);
     let list = fleet.say(&["node", "list"]);
-    assert!(!list.out.contains("web-01"), "another key, another node: {}", list.all());
+    let refused = list.out.split("REFUSED").nth(1).unwrap_or_else(|| panic!("another key: {}", list.all()));
+    assert!(refused.contains("node forget web-01"), "{}", list.all());
     let said = fleet.say(&["node", "forget", "web-01"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     let _back = fleet.nodes(&["web-01"]);
@@ -395,4 +397,64 @@ fn missing_settings_are_named() {
         assert!(said.err.contains(want), "{args:?}: {}", said.all());
         assert!(said.out.is_empty(), "{args:?}: {}", said.all());
     }
+}
+
+#[test]
+fn a_second_person_signs_the_order_and_only_then_it_is_driven() {
+    needs!("git");
+    needs!("ssh-keygen");
+    let fleet = Fleet::new();
+    let _nodes = fleet.nodes(&["ada", "bob"]);
+    let key = |who: &str| fleet.settings(who).paths().key();
+    let signers = fleet.dir.path().join("signers");
+    let line = |who: &str| {
+        let made = Command::new("ssh-keygen").arg("-y").arg("-f").arg(key(who)).output().unwrap();
+        format!("{who} {}\n", String::from_utf8(made.stdout).unwrap().trim())
+    };
+    std::fs::write(&signers, line("ada") + &line("bob")).unwrap();
+    let plain = std::fs::read_to_string(fleet.configure("laptop")).unwrap();
+    let live_in = |name: &str| {
+        let text = format!(
+            "{plain}fleet: {name}\ntrust: {{require: manifest, threshold: 2, allowed_signers: {}}}\n\
+             rollout: {{key: {}}}\n",
+            signers.display(),
+            key("ada").display()
+        );
+        std::fs::write(fleet.dir.path().join("laptop.yaml"), text).unwrap();
+    };
+    live_in("prod");
+    let said = fleet.start(&["--id", "r1", "--detach"]);
+    assert!(said.err.contains("nothing but their first key identifies 2 nodes"), "{}", said.all());
+    assert!(said.out.contains("no node starts before another person has signed it too"), "{}", said.all());
+    let status = fleet.say(&["rollout", "status", "r1"]);
+    assert!(status.out.contains("1 of 2 signatures: ada; no node starts"), "{}", status.all());
+    let step = || fleet.say(&["rollout", "step", "r1"]);
+    let said = step();
+    assert_eq!(said.exit, ExitStatus::Refused, "{}", said.all());
+    assert!(
+        said.err.contains("1 of 2 signatures (ada)") && said.err.contains("rollout sign r1"),
+        "{}",
+        said.all()
+    );
+    let again = fleet.say(&["rollout", "sign", "r1"]);
+    assert!(again.exit == ExitStatus::Refused && again.err.contains("adds no signature"), "{}", again.all());
+    let bob = key("bob").display().to_string();
+    let signed = fleet.say(&["rollout", "sign", "r1", "--key", &bob]);
+    assert!(
+        signed.out.contains("fleet: prod") && signed.out.contains("2 of 2 signatures"),
+        "{}",
+        signed.all()
+    );
+    let data = fleet.say(&["rollout", "status", "r1", "--out", "json"]).json();
+    assert_eq!(data["signatures"], serde_json::json!({"signers": ["ada", "bob"], "needed": 2}));
+    assert_eq!(step().exit, ExitStatus::Locked, "now it is driven");
+    live_in("staging");
+    let said = step();
+    assert!(said.exit == ExitStatus::Refused && said.err.contains("for the fleet `prod`"), "{}", said.all());
+    // An enrolment tells which key is a node's.
+    live_in("prod");
+    let said = fleet.say(&["node", "enroll", "ada", "--key", &bob]);
+    assert!(said.out.contains("ada is enrolled with SHA256:"), "{}", said.all());
+    let plan = fleet.say(&["rollout", "plan", "--component", "states", "--to", "main", "--anyway"]);
+    assert!(plan.err.contains("nothing but their first key identifies 1 node (bob)"), "{}", plan.all());
 }

@@ -20,7 +20,7 @@ use zagent_cache::trust::RECORD_NAMESPACE;
 use zagent_config::ids::Revision;
 
 pub use self::config::GitBoardConfig;
-use super::{Board, BoardEntry, BoardError, BoardWrite, VersionToken, check_key};
+use super::{Board, BoardEntry, BoardError, BoardWrite, SkippedEntry, VersionToken, check_key};
 
 /// The line that marks a temporary write.
 const EPHEMERAL_TRAILER: &str = "Lasting: no";
@@ -36,8 +36,8 @@ pub struct GitBoard {
     seen: BTreeMap<String, CachedRef>,
     /// True when the server refuses rewritten history.
     appends: bool,
-    /// The keys that the last list skipped.
-    skipped: Vec<String>,
+    /// What the last list skipped.
+    skipped: Vec<SkippedEntry>,
     /// Skipped keys that were already logged, each commit once: every check asks for a list.
     logged: BTreeMap<String, Revision>,
 }
@@ -334,7 +334,8 @@ impl Board for GitBoard {
                         tracing::warn!(key, %error, "skipped: it cannot be read");
                         self.logged.insert(key.to_owned(), seen.revision.clone());
                     }
-                    left_out.push(key.to_owned());
+                    let value = seen.value.clone();
+                    left_out.push(SkippedEntry { key: key.to_owned(), why: error.to_string(), value });
                 }
             }
         }
@@ -343,7 +344,7 @@ impl Board for GitBoard {
         Ok(all)
     }
 
-    fn skipped_keys(&self) -> Vec<String> {
+    fn skipped(&self) -> Vec<SkippedEntry> {
         self.skipped.clone()
     }
 

@@ -37,6 +37,7 @@ pub(super) fn value_file(key: &str) -> &'static str {
     match key.split('/').next() {
         Some("rollout") => "rollout.yaml",
         Some("node") => "report.json",
+        Some("enroll") => "enrolment.json",
         _ => "value",
     }
 }

@@ -23,6 +23,7 @@ fn settings(url: &str) -> settings::BoardSettings {
         bucket: "fleet".into(),
         every: Duration::from_secs(60),
         allowed_nodes: None,
+        require_enrolment: false,
     }
 }
 
