@@ -116,7 +116,8 @@ fn collect_marked(value: &Value, is_secret: bool, found: &mut Vec<Secret>) {
         Value::Map(map) => {
             for (key, value) in map.iter() {
                 let key = key.as_str().unwrap_or_default();
-                let is_named = NAMING_KEYS.iter().any(|naming| key.eq_ignore_ascii_case(naming));
+                let is_leaf = !matches!(value, Value::Map(_) | Value::List(_));
+                let is_named = is_leaf && NAMING_KEYS.iter().any(|naming| key.eq_ignore_ascii_case(naming));
                 collect_marked(
                     value,
                     (is_secret && !is_named) || is_secret_key(key) && !is_describing(key),

@@ -12,6 +12,7 @@ mod converge;
 mod corpus;
 mod direction;
 mod e2e;
+mod encrypted;
 mod faults;
 mod fleet;
 mod formulas;

@@ -8,4 +8,5 @@ mod follow;
 mod ground;
 mod health;
 mod large;
+mod secrets;
 mod tell;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use zagent_tests::node::Node;
 
 /// Receives calls until the listener's thread ends with the test: head and body of each.
-fn listen() -> (String, Receiver<(String, serde_json::Value)>) {
+pub(super) fn listen() -> (String, Receiver<(String, serde_json::Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let (tell, heard) = channel();

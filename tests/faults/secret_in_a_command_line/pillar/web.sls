@@ -1,0 +1,2 @@
+app:
+  token: hunter2-token

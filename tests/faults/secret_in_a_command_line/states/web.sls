@@ -1,0 +1,3 @@
+register:
+  cmd.run:
+    - name: register --token {{ pillar["app"]["token"] }}
