@@ -110,7 +110,11 @@ impl World<'_> {
         let until = |length: i64| (now + length).min(calm);
         match trouble {
             Trouble::Crash(n, length) if self.hosts[n].is_up => self.crash(n, length),
-            Trouble::Crash(..) => {}
+            Trouble::Damage(n, length, harm) if self.hosts[n].is_up => {
+                self.hosts[n].harm = Some(harm);
+                self.crash(n, length);
+            }
+            Trouble::Crash(..) | Trouble::Damage(..) => {}
             Trouble::Vanish(n) => {
                 self.crash(n, 0);
                 self.hosts[n].is_gone = true;
@@ -269,7 +273,7 @@ impl World<'_> {
             let kept = self.hosts.iter().filter(|host| host.past.kept.contains(&record.id));
             self.told.confirmed = kept.clone().count();
             // A report is about one rollout: a node that took part in another since could not report it again.
-            let mut last = kept.filter(|host| host.past.begun.last() == Some(&place));
+            let mut last = kept.filter(|host| host.past.begun.last() == Some(&place) && !host.past.is_lost);
             // A node that already ran it keeps it without a confirmation, and may be dropped before it reports that.
             let had_it = |host: &Host| host.past.had.contains(&record.id);
             let is_out = |host: &Host| record.node_status(&host.id) == NodeStatus::Failed;

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use zagent_config::ids::{NodeId, RolloutId};
 use zagent_rollout::PROTOCOL;
 use zagent_rollout::phase::NodeAction;
-use zagent_rollout::phase::{NodeEvent, NodeOutcome, NodePhase, NodeState, step};
+use zagent_rollout::phase::{MAX_CRASHES, NodeEvent, NodeOutcome, NodePhase, NodeState, step};
 use zagent_rollout::record::{Component, RolloutRecord};
+use zagent_rollout::recovery::{KnownWrites, SavedCopy, recover};
 use zagent_rollout::report::{NodeActivity, NodeReport};
 
 use super::scenario::{Release, SECOND, Wrong};
@@ -68,6 +69,12 @@ pub struct Host {
     pub node: NodeState,
     /// Its state on disk, if that differs: the disk was full.
     pub disk: Option<NodeState>,
+    /// The state before its last write, and what the laws remembered then.
+    pub before: Option<Box<(NodeState, Past)>>,
+    /// What the last power failure did to the saved state.
+    pub harm: Option<Harm>,
+    /// How often the version on trial crashed the host.
+    pub felled: u32,
     /// Events that come once and could not be saved.
     pub again: Vec<NodeEvent>,
     /// The running version, or the one that would run with power.
@@ -117,9 +124,30 @@ pub struct Host {
     pub counts: Option<usize>,
 }
 
+/// What a power failure does to the two saved copies of a node's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// The first is damaged.
+    First,
+    /// The first is damaged, and the second was not written yet.
+    FirstBeforeSecond,
+    /// The first is an old one.
+    FirstIsOld,
+    /// The second is damaged.
+    Second,
+    /// Both are damaged.
+    Both,
+}
+
 /// The history of a node, which only the laws remember.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Past {
+    /// The versions that were ever confirmed here.
+    pub good: Vec<String>,
+    /// The versions that crashed the host until they had to be rejected.
+    pub felling: Vec<String>,
+    /// True when everything that was saved was lost.
+    pub is_lost: bool,
     /// The version that was confirmed here and not rolled back by hand.
     pub confirmed: Option<String>,
     /// The rollouts that it confirmed.
@@ -145,6 +173,9 @@ impl Host {
             component,
             node: NodeState::with_version(FIRST),
             disk: None,
+            before: None,
+            harm: None,
+            felled: 0,
             again: vec![],
             slot: FIRST.into(),
             versions: vec![FIRST.into()],
@@ -164,7 +195,7 @@ impl Host {
             came: 0,
             records: vec![],
             missing: 0,
-            past: Past::default(),
+            past: Past { good: vec![FIRST.into()], ..Past::default() },
             due: None,
             late: None,
             counts: None,
@@ -245,6 +276,12 @@ impl Host {
             }
             return (vec![], None);
         }
+        if is_written {
+            self.before = Some(Box::new((self.node.clone(), self.past.clone())));
+        }
+        if matches!(event, NodeEvent::Confirm(_)) && next.running != self.node.running {
+            self.past.good.push(next.running.clone());
+        }
         let broken = self.past.begins(&self.node, &next, &event).map(|words| format!("{}: {words}", self.id));
         self.past.note(
             &self.node,
@@ -273,9 +310,58 @@ impl Host {
         self.records.clear();
         self.again.clear();
         if let Some(disk) = self.disk.take() {
-            self.node = disk;
+            (self.node, self.before) = (disk, None);
             self.slot = self.node.current_version().to_owned();
         }
+    }
+
+    /// Power returns: what was damaged is recovered, as the watchdog does.
+    pub fn recover(&mut self, now: i64, wrong: Wrong) {
+        let Some(harm) = self.harm.take().filter(|_| self.component == Component::Agent) else { return };
+        if wrong == Wrong::TrustsLink {
+            self.node = NodeState::with_version(self.slot.clone());
+            return;
+        }
+        let whole = |node: &NodeState, sequence| SavedCopy::Whole {
+            node: Box::new(node.clone()),
+            sequence: Some(sequence),
+        };
+        let damaged = || SavedCopy::Damaged("damaged".into());
+        let known = KnownWrites { sequence: 0, has_slots: true };
+        let before = self.before.take();
+        let (first, second) = match (harm, &before) {
+            (Harm::FirstBeforeSecond, Some(before)) => (damaged(), whole(&before.0, 8)),
+            (Harm::FirstIsOld, Some(before)) => (whole(&before.0, 8), whole(&self.node, 9)),
+            (Harm::First | Harm::FirstBeforeSecond | Harm::FirstIsOld, _) => {
+                (damaged(), whole(&self.node, 9))
+            }
+            (Harm::Second, _) => (whole(&self.node, 9), damaged()),
+            (Harm::Both, _) => (damaged(), damaged()),
+        };
+        self.node = recover(first, second, known, FIRST, clock(now, self.off)).node;
+        match (harm, before) {
+            // Nothing that followed from the lost write left the node.
+            (Harm::FirstBeforeSecond, Some(before)) => self.past = before.1,
+            (Harm::Both, _) => {
+                let Past { good, kept, had, .. } = std::mem::take(&mut self.past);
+                self.past = Past { good, kept, had, is_lost: true, ..Past::default() };
+                if !self.has(FIRST) {
+                    self.versions.push(FIRST.into());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The version on trial crashes the host; the law that this breaks.
+    pub fn fell(&mut self, version: &str) -> Option<String> {
+        self.felled += 1;
+        let is_counted = self.component == Component::Agent && self.full == 0;
+        if is_counted && self.felled == MAX_CRASHES {
+            self.past.felling.push(version.to_owned());
+        }
+        (is_counted && self.felled > MAX_CRASHES)
+            .then(|| format!("{}: {version} crashed it {} times and is applied again", self.id, self.felled))
     }
 
     /// What it must report at once.
@@ -382,6 +468,6 @@ impl Past {
 
 /// True for events that come once; all others are repeated.
 const fn is_answer(event: &NodeEvent) -> bool {
-    use NodeEvent::{Applied, ApplyFailed, FetchFailed, Fetched, RolledBack};
-    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack)
+    use NodeEvent::{Applied, ApplyFailed, BootAfterCrash, FetchFailed, Fetched, RolledBack};
+    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack | BootAfterCrash)
 }

@@ -116,12 +116,19 @@ pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> 
         return said(format!("it runs {}, which is not installed", host.slot));
     }
     let node = &host.node;
+    if !host.past.good.contains(&node.running) {
+        return said(format!("it counts {} as good, which was never confirmed there", node.running));
+    }
     if node.phase == NodePhase::Idle {
         if host.slot != node.running {
             return said(format!("it is idle on {} and runs {}", node.running, host.slot));
         }
         if node.rejected.contains_key(&node.running) || host.past.rejected.contains(&node.running) {
             return said(format!("it is idle on {}, which it rejected", node.running));
+        }
+        let mut felling = host.past.felling.iter();
+        if let Some(version) = felling.find(|version| !node.rejected.contains_key(*version)) {
+            return said(format!("{version} crashed the host again and again and is not rejected"));
         }
     }
     if let Some(confirmed) = host.past.confirmed.as_ref().filter(|confirmed| **confirmed != node.running) {

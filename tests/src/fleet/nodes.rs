@@ -9,7 +9,7 @@ use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, SOAK_CHECK_INTERVA
 use zagent_rollout::record::{BatchPhase, Component, RolloutMode, RolloutRecord, RolloutStatus};
 
 use super::board::Found;
-use super::host::{FLEET, FORGED, clock, place};
+use super::host::{FLEET, FORGED, Harm, clock, place};
 use super::queue::{Job, What};
 use super::scenario::{MINUTE, Release, SECOND, Wrong};
 use super::world::World;
@@ -219,7 +219,7 @@ impl World<'_> {
 
     /// An event happens to a node: it is saved, then done. Power may fail before, between and after.
     pub(super) fn happen(&mut self, n: usize, event: NodeEvent) {
-        if self.fails(n) {
+        if self.fails(n, false) {
             return;
         }
         let (soak, wrong) = (self.scenario.soak, self.scenario.wrong);
@@ -229,7 +229,7 @@ impl World<'_> {
         let is_news = before != host.said();
         self.broken = self.broken.take().or(broken);
         self.note(n);
-        if self.fails(n) {
+        if self.fails(n, true) {
             return;
         }
         if !actions.is_empty() {
@@ -302,6 +302,9 @@ impl World<'_> {
                     let (life, job) = (host.life, host.job);
                     self.note(n);
                     if release == Release::Fells {
+                        let version = self.hosts[n].slot.clone();
+                        let broken = self.hosts[n].fell(&version);
+                        self.broken = self.broken.take().or(broken);
                         self.crash(n, 20 * SECOND);
                     } else {
                         self.queue.at(self.now + takes, What::Done(n, life, job, Job::Applied));
@@ -348,10 +351,14 @@ impl World<'_> {
         }
     }
 
-    fn fails(&mut self, n: usize) -> bool {
+    /// Power may fail, and may damage what is being written.
+    fn fails(&mut self, n: usize, is_written: bool) -> bool {
         let fails = !self.is_calm() && self.dice.borrow_mut().per_mille(self.scenario.power);
         if fails {
             let length = self.dice.borrow_mut().between(SECOND, 2 * MINUTE);
+            let harms = [Some(Harm::First), Some(Harm::FirstBeforeSecond), Some(Harm::Second), None, None];
+            let harm = self.dice.borrow_mut().pick(&harms);
+            self.hosts[n].harm = harm.filter(|harm| is_written || *harm != Harm::FirstBeforeSecond);
             self.crash(n, length);
         }
         fails
@@ -368,6 +375,7 @@ impl World<'_> {
         if host.is_gone || host.is_up {
             return;
         }
+        host.recover(self.now, self.scenario.wrong);
         host.is_up = true;
         host.life += 1;
         host.unsaid = true;
@@ -377,6 +385,11 @@ impl World<'_> {
         }
         let soon = self.within(self.scenario.poll);
         self.queue.at(soon, What::Poll(n, self.hosts[n].life));
-        self.happen(n, NodeEvent::Boot);
+        self.note(n);
+        let event = match self.hosts[n].component {
+            Component::Agent => NodeEvent::BootAfterCrash,
+            Component::States => NodeEvent::Boot,
+        };
+        self.happen(n, event);
     }
 }

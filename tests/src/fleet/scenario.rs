@@ -3,7 +3,7 @@
 use zagent_rollout::record::{Component, RolloutMode};
 
 use super::dice::Dice;
-use super::host::FIRST;
+use super::host::{FIRST, Harm};
 
 /// A second, in the milliseconds of virtual time.
 pub const SECOND: i64 = 1000;
@@ -53,6 +53,8 @@ pub enum Ask {
 pub enum Trouble {
     /// A node loses power for this long.
     Crash(usize, i64),
+    /// A node loses power for this long, and what it saved is damaged.
+    Damage(usize, i64, Harm),
     /// A node is lost for good.
     Vanish(usize),
     /// A node cannot reach the board for this long.
@@ -105,6 +107,8 @@ pub enum Wrong {
     GivesUp,
     /// Nodes try what they rejected.
     Forgiving,
+    /// Nodes whose saved state is damaged continue with the version that their link names.
+    TrustsLink,
     /// Nodes find everything ready and every digest right.
     Blind,
     /// Nodes forget which rollouts have ended on them.
@@ -339,7 +343,8 @@ fn trouble(dice: &mut Dice, nodes: usize, drivers: usize) -> Trouble {
     let jump =
         dice.pick(&[-24 * HOUR, -HOUR, -5 * MINUTE, -45 * SECOND, 45 * SECOND, 5 * MINUTE, HOUR, 24 * HOUR]);
     let ask = dice.pick(&[Ask::Pause, Ask::Pause, Ask::Resume, Ask::Resume, Ask::Abort]);
-    match dice.count(0, 25) {
+    let harm = dice.pick(&[Harm::First, Harm::First, Harm::FirstIsOld, Harm::Second, Harm::Both]);
+    match dice.count(0, 28) {
         0..=3 => Trouble::Crash(node, length),
         4 => Trouble::Vanish(node),
         5..=6 => Trouble::Cut(node, length),
@@ -353,6 +358,7 @@ fn trouble(dice: &mut Dice, nodes: usize, drivers: usize) -> Trouble {
         18..=19 => Trouble::Races(ask),
         20..=21 => Trouble::Full(node, length),
         22 => Trouble::Hold(node, length),
+        26..=28 => Trouble::Damage(node, length, harm),
         23 => Trouble::Gone(which, if dice.per_mille(800) { Some(length) } else { None }),
         _ => Trouble::Unread(which, length),
     }

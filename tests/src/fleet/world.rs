@@ -253,6 +253,9 @@ impl World<'_> {
     pub(super) fn note(&mut self, n: usize) {
         let scenario = self.scenario;
         let host = &mut self.hosts[n];
+        if !host.node.is_unconfirmed() {
+            host.felled = 0;
+        }
         let counts = host.unconfirmed();
         if host.counts != counts {
             host.counts.into_iter().for_each(|place| self.unconfirmed[place] -= 1);

@@ -130,6 +130,11 @@ fn the_simulation_sees_a_node_that_keeps_a_broken_version() {
 }
 
 #[test]
+fn the_simulation_sees_a_node_that_promotes_what_it_tried_after_damage() {
+    is_seen(Wrong::TrustsLink, "which was never confirmed there");
+}
+
+#[test]
 fn the_simulation_sees_a_node_that_forgets_what_it_did() {
     is_seen(Wrong::Forgetful, "again");
 }
