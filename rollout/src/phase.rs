@@ -323,7 +323,7 @@ impl NodeState {
     }
 
     /// Why a version is rolled back that was on trial during too many crashes; `None` as long as they are too few.
-    fn crash_reason(&self, version: &str, limit: u32) -> Option<String> {
+    pub(crate) fn crash_reason(&self, version: &str, limit: u32) -> Option<String> {
         let times = self.crashes;
         let why = || format!("the host or the watchdog crashed {times} times while {version} was on trial");
         (times >= limit).then(why)

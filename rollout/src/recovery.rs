@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 
-use crate::phase::{NodePhase, NodeState};
+use crate::phase::{MAX_CRASHES, NodePhase, NodeState};
 
 /// A copy of the state, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,9 +149,14 @@ fn end_trial(mut node: NodeState, problem: &str, now: Timestamp) -> (NodeState, 
         | NodePhase::Soaking { order, .. } => order,
     };
     let (back, to) = (node.running.clone(), order.to.clone());
-    let why = format!("the watchdog lost its state during the trial: state/phase {problem}");
+    // The state was damaged by a crash, which counts as any other.
+    node.crashes = node.crashes.saturating_add(1);
+    let crashed = node.crash_reason(&to, MAX_CRASHES);
+    let rejects = crashed.is_some();
+    let lost = || format!("the watchdog lost its state during the trial: state/phase {problem}");
+    let why = crashed.unwrap_or_else(lost);
     let what = format!("the trial of {to} ended, and {back}, the last confirmed version, runs");
-    node.phase = NodePhase::RollingBack { order, back, why, rejects: false, since: now };
+    node.phase = NodePhase::RollingBack { order, back, why, rejects, since: now };
     (node, what)
 }
 
@@ -286,6 +291,10 @@ mod tests {
                 Some("the watchdog lost its state during the trial: state/phase is damaged (cut)")
             );
             assert!(!ended.rejected.contains_key(NEW) && ended.running == OLD);
+            // Unless it is the last of too many crashes.
+            let node = NodeState { crashes: MAX_CRASHES - 1, ..node.clone() };
+            let found = recover(SavedCopy::Damaged("cut".into()), whole(&node, 9), USED, PACKAGED, now());
+            assert!(step(&found.node, NodeEvent::RolledBack, now()).0.rejected.contains_key(NEW));
         }
     }
 
