@@ -130,7 +130,8 @@ impl SignedCommit {
             record.revision == self.revision.as_str() && record.line == context.branch
         });
         if !is_current && !context.allow_rewind {
-            let (floor, _) = ReplayFloor::read(cache.paths(), &cache.list()?)?;
+            // A refusal ends here, so a record that was lost is replaced here.
+            let floor = ReplayFloor::repair(cache.paths(), &cache.list()?)?;
             match floor.branch(context.branch) {
                 Some(line) => check_history(&self.identity(), line, context)?,
                 None if floor.is_empty() => check_first_commit(&self.identity(), context)?,

@@ -67,13 +67,31 @@ impl RemoteClient {
         trust: &CommitTrust<'_>,
         deadline: Deadline,
     ) -> Result<SignedCommit, FetchError> {
-        let id = self.object_id(revision)?;
         let _lock = store.lock(deadline).map_err(|error| self.local_error(error))?;
         store.remove_leftovers();
         if let Ok(commit) = store.commit(revision) {
             return Ok(SignedCommit::check(revision, commit.bytes, trust, None)?);
         }
         let have = if store.exists() { store.tips() } else { Vec::new() };
+        match self.request_commit(store, revision, trust, have.clone(), deadline) {
+            // A commit before one that was fetched: the server takes for granted that the store has it.
+            Err(FetchError::Source(error)) if error.kind == SourceErrorKind::Protocol && !have.is_empty() => {
+                self.request_commit(store, revision, trust, Vec::new(), deadline)
+            }
+            done => done,
+        }
+    }
+
+    /// The same, for a client that has these commits.
+    fn request_commit(
+        &mut self,
+        store: &ObjectStore,
+        revision: &Revision,
+        trust: &CommitTrust<'_>,
+        have: Vec<ObjectId>,
+        deadline: Deadline,
+    ) -> Result<SignedCommit, FetchError> {
+        let id = self.object_id(revision)?;
         let request = FetchRequest {
             have,
             commits_only: Some(1),

@@ -50,7 +50,8 @@ impl Victim {
         }
         victim.good = victim.repo.commit();
         victim.repo.push();
-        victim.node.turn().expect(0, &["is trusted on first use"]);
+        let first_use: &[&str] = if more.contains("require:") { &["is trusted on first use"] } else { &[] };
+        victim.node.turn().expect(0, first_use);
         assert_eq!(victim.node.text("motd"), "one");
         victim
     }
