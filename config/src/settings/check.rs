@@ -153,11 +153,10 @@ impl SettingsChecker<'_> {
             | SettingKind::Zone
             | SettingKind::Revision
             | SettingKind::Cron => {
-                let Some(CheckedValue::Text(text)) = self.check_text(path, kind, value, at) else {
-                    return None;
-                };
-                let Some(diagnostic) = text_checks::check_text(kind, path, &text) else {
-                    return Some(CheckedValue::Text(text));
+                let checked = self.check_text(path, kind, value, at)?;
+                let CheckedValue::Text(text) = &checked else { return Some(checked) };
+                let Some(diagnostic) = text_checks::check_text(kind, path, text) else {
+                    return Some(checked);
                 };
                 self.report(at, diagnostic);
                 None
