@@ -180,17 +180,7 @@ fn the_directories_of_the_agent_are_named_once() {
 /// A `Law:` in a file header ends with what holds it, such as "(held by `name of a test`, `Type`, `clippy.toml`)".
 #[test]
 fn every_law_names_what_holds_it() {
-    let (root, mut files) = (root(), Vec::new());
-    CRATES.iter().for_each(|name| rust_files(&root.join(name), &mut files));
-    files.sort();
-    files.dedup();
-    let texts: Vec<(String, String)> = files
-        .iter()
-        .map(|file| {
-            let name = file.strip_prefix(&root).expect("a file of the workspace").display().to_string();
-            (name, fs::read_to_string(file).expect("a readable source file"))
-        })
-        .collect();
+    let (root, texts) = (root(), source_texts());
     let known: BTreeSet<&str> = texts.iter().flat_map(|(_, text)| names_of_holders(text)).collect();
     let holds = |name: &str| known.contains(name) || LINTS.contains(&name) || root.join(name).exists();
     let mut found = Vec::new();
@@ -206,6 +196,44 @@ fn every_law_names_what_holds_it() {
         }
     }
     assert!(found.is_empty(), "laws that nothing holds:\n{}", found.join("\n"));
+}
+
+/// The pages whose tables have a column with tests.
+const PAGES_WITH_TESTS: [&str; 2] = ["docs/src/security.md", "docs/src/promises.md"];
+
+#[test]
+fn pages_name_tests_that_exist() {
+    let (root, texts) = (root(), source_texts());
+    let known: BTreeSet<&str> = texts.iter().flat_map(|(_, text)| names_of_holders(text)).collect();
+    let mut named = 0;
+    for page in PAGES_WITH_TESTS {
+        let text = fs::read_to_string(root.join(page)).expect("a page of the book");
+        for name in tests_in_tables(&text) {
+            let exists = known.contains(name) || root.join(name).exists();
+            assert!(exists, "{page}: `{name}` is neither test, type nor file");
+            named += 1;
+        }
+    }
+    assert!(named > 20, "only {named} names were found: have the tables lost their column?");
+}
+
+/// The names in backticks in the last column of every table whose last column is called `test`.
+fn tests_in_tables(page: &str) -> Vec<&str> {
+    let last_cell = |row: &'_ str| row.trim_end().trim_end_matches('|').rfind('|').map(|at| at + 1);
+    let (mut inside, mut names) = (false, Vec::new());
+    for row in page.lines() {
+        let Some(at) = last_cell(row).filter(|_| row.starts_with('|')) else {
+            inside = false;
+            continue;
+        };
+        let cell = &row[at..];
+        if cell.trim_end().trim_end_matches('|').trim() == "test" {
+            inside = true;
+        } else if inside {
+            names.extend(cell.split('`').skip(1).step_by(2));
+        }
+    }
+    names
 }
 
 #[test]
@@ -265,6 +293,19 @@ fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
+}
+
+/// Every source file of the workspace with its path.
+fn source_texts() -> Vec<(String, String)> {
+    let (root, mut files) = (root(), Vec::new());
+    CRATES.iter().for_each(|name| rust_files(&root.join(name), &mut files));
+    files.sort();
+    files.dedup();
+    let read = |file: &PathBuf| {
+        let name = file.strip_prefix(&root).expect("a file of the workspace").display().to_string();
+        (name, fs::read_to_string(file).expect("a readable source file"))
+    };
+    files.iter().map(read).collect()
 }
 
 fn root() -> PathBuf {
