@@ -12,7 +12,7 @@ use gix::ObjectId;
 use jiff::Timestamp;
 
 use crate::tree_listing::{CacheLimits, ListingEntry, TreeListing, join_path};
-use crate::{RepositoryError, object_store, path_names};
+use crate::{RepositoryError, packed_blob, path_names};
 
 /// The maximum size of one directory object: more than a hundred thousand names.
 const MAX_DIRECTORY: u64 = 16 << 20;
@@ -150,9 +150,9 @@ impl CommitTree {
         &self,
     ) -> Result<impl FnMut(&str, &TreeBlob, BlobSink<'_>) -> CopyResult, RepositoryError> {
         let (repo, limit) = (self.repo.to_thread_local(), self.listing.limits().bytes);
-        let mut packs = self.store.as_deref().map(object_store::open_packs).transpose()?;
+        let mut packs = self.store.as_deref().map(packed_blob::open_packs).transpose()?;
         Ok(move |path: &str, file: &TreeBlob, sink: BlobSink<'_>| match &mut packs {
-            Some(packs) => object_store::copy_blob(packs, file.id, path, limit, sink),
+            Some(packs) => packed_blob::copy_blob(packs, file.id, path, limit, sink),
             None => {
                 let bytes = read_blob(&repo, file.id, path, &self.commit.id, limit)?;
                 sink(&bytes).map_err(|source| RepositoryError::Copy { path: path.into(), source })

@@ -10,12 +10,14 @@ use jiff::Timestamp;
 use zagent_config::ids::Revision;
 use zagent_config::settings::{RequiredSignatures, TrustSettings};
 
+use crate::commit_history::{
+    CommitIdentity, VerifyContext, check_first_commit, check_history, history_counts,
+};
 use crate::object_store::parse_commit;
 use crate::pack::ScannedPack;
 use crate::replay_floor::ReplayFloor;
 use crate::trust::AllowedSigners;
-use crate::verify::{CommitIdentity, check_first_commit, check_history, history_counts};
-use crate::{Cache, CacheError, ObjectStore, Refusal, VerifyContext};
+use crate::{Cache, CacheError, ObjectStore, Refusal};
 
 /// What a commit must be signed with.
 #[derive(Clone, Copy, Debug)]

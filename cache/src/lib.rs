@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]
 
 mod cache;
+mod commit_history;
 mod commit_tree;
 mod deadline;
 mod disk;
@@ -19,6 +20,7 @@ mod lock;
 pub mod manifest;
 mod object_store;
 mod pack;
+mod packed_blob;
 mod path_names;
 mod prune;
 mod publish;
@@ -37,6 +39,7 @@ pub mod trust;
 mod verify;
 
 pub use cache::Cache;
+pub use commit_history::{Ancestry, ManifestAudience, VerifyContext};
 pub use commit_tree::CommitTree;
 pub use error::RepositoryError;
 pub use generation::{Generation, GenerationPin};
@@ -50,4 +53,4 @@ pub use replay_floor::damaged_replay_records;
 pub use repository::GitRepository;
 pub use stage::{DIR_PREFIX, StagedRevision};
 pub use tree_listing::CacheLimits;
-pub use verify::{Ancestry, ManifestAudience, NewestAccepted, VerifiedTree, VerifyContext};
+pub use verify::{NewestAccepted, VerifiedTree};

@@ -20,13 +20,12 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use zagent_config::ids::Revision;
 
 use crate::deadline::Deadline;
-use crate::pack::{ObjectHasher, PackLimits, PackSet};
+use crate::pack::PackSet;
+use crate::packed_blob::{MAX_OBJECT, copy_blob, open_packs};
 use crate::{CacheLimits, CommitTree, RepositoryError};
 
 /// How many packs (one per fetch) may accumulate before a new repository is created.
 pub(crate) const MAX_PACKS: usize = 16;
-/// The maximum size of an object that is read.
-const MAX_OBJECT: u64 = 1 << 30;
 /// How many commits are searched for an ancestor.
 const MAX_COMMITS: usize = 200_000;
 /// How often zagent retries a lock that another process holds.
@@ -347,47 +346,6 @@ pub(crate) fn open_or_init(dir: &Path, most: u64) -> Result<gix::Repository, Rep
     let bare = gix::create::Options { destination_must_be_empty: Some(true), ..Default::default() };
     let made = gix::ThreadSafeRepository::init_opts(dir, gix::create::Kind::Bare, bare, open_options(most));
     made.map(|repo| repo.to_thread_local()).map_err(|source| failed(io::Error::other(source)))
-}
-
-/// The packs of the repository in a directory.
-pub(crate) fn open_packs(dir: &Path) -> Result<PackSet, RepositoryError> {
-    let limits = PackLimits::new(u64::MAX, MAX_OBJECT, u64::MAX);
-    PackSet::open(&dir.join("objects/pack"), limits)
-        .map_err(|source| RepositoryError::Store { dir: dir.into(), source })
-}
-
-/// Gives the bytes of a file to `sink`, piece by piece, and fails unless they hash to its id. `path` names it in errors.
-pub(crate) fn copy_blob(
-    packs: &mut PackSet,
-    id: ObjectId,
-    path: &str,
-    limit: u64,
-    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), RepositoryError> {
-    let mut hasher = None;
-    let (mut size, mut sink_error) = (0, None);
-    let found = packs.copy(&id, &mut |kind, bytes, part| {
-        size = bytes;
-        if kind != Kind::Blob || bytes > limit {
-            return Err(io::Error::other("not a file, or too large"));
-        }
-        hasher.get_or_insert_with(|| ObjectHasher::new(kind, bytes)).update(part);
-        sink(part).map_err(|error| {
-            sink_error = Some(error);
-            io::Error::other("the content cannot be written")
-        })
-    });
-    if size > limit {
-        return Err(RepositoryError::TooLarge { path: path.into(), size, limit });
-    }
-    if let Some(source) = sink_error {
-        return Err(RepositoryError::Copy { path: path.into(), source });
-    }
-    let hash = hasher.and_then(|hasher| hasher.finish(0).ok());
-    match found {
-        Ok(true) if hash == Some(id) => Ok(()),
-        _ => Err(RepositoryError::Damaged { path: path.into(), id: id.to_string() }),
-    }
 }
 
 fn object_id(revision: &Revision) -> Result<ObjectId, RepositoryError> {

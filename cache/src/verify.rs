@@ -10,55 +10,14 @@ mod signatures;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use zagent_config::settings::{RequiredSignatures, TrustSettings};
+use zagent_config::settings::RequiredSignatures;
 
+use crate::commit_history::{Ancestry, CommitIdentity, VerifyContext, check_first_commit, check_history};
 use crate::generation::TREE;
 use crate::record::{self, GenerationRecord};
 use crate::replay_floor::{AcceptedRevision, BranchFloor, ReplayFloor};
 use crate::stage::StagedTree;
 use crate::{Cache, CacheError, Generation, Refusal, StagedRevision, disk};
-
-/// The criteria for a tree.
-#[derive(Clone, Copy, Debug)]
-pub struct VerifyContext<'a> {
-    /// The required proofs.
-    pub trust: &'a TrustSettings,
-    /// The current time.
-    pub now: Timestamp,
-    /// The line of versions: the branch. Each line has its own floor.
-    pub branch: &'a str,
-    /// The URL it came from, without a password.
-    pub source: &'a str,
-    /// Whether it descends from the newest accepted revision; see [`SignedCommit::unproven_ancestor`](crate::SignedCommit::unproven_ancestor).
-    pub ancestry: Ancestry,
-    /// What the manifest must be for.
-    pub audience: ManifestAudience<'a>,
-    /// Another line whose serials this one must not fall behind: the one it is based on.
-    pub base_branch: Option<&'a str>,
-    /// True when an operator asked to accept it although it is older.
-    pub allow_rewind: bool,
-}
-
-/// The repository and the branch that a manifest must name, where it names any.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ManifestAudience<'a> {
-    /// The names of the repository; see [`zagent_config::repository_name`].
-    pub repositories: &'a [String],
-    /// The branch; any when the revision was not taken from a branch: a pinned commit, a directory.
-    pub branch: Option<&'a str>,
-}
-
-/// Whether a revision descends from another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ancestry {
-    /// Unknown: the fetched history is too short.
-    #[default]
-    Unknown,
-    /// It does.
-    Descendant,
-    /// It does not.
-    NotDescendant,
-}
 
 /// A tree that can be published.
 #[derive(Debug)]
@@ -174,12 +133,6 @@ fn is_unchanged(current: &Generation, new: &GenerationRecord) -> bool {
     old.revision == new.revision && old.content == new.content && old.line == new.line
 }
 
-/// True when the history of commits says what is newer. With signed manifests alone it does not: anyone who can push
-/// can wrap a signed tree in a commit, so only the serial counts.
-pub(crate) fn history_counts(trust: &TrustSettings) -> bool {
-    trust.fast_forward && trust.require != RequiredSignatures::Manifest
-}
-
 /// The floor after this tree, unless it is below the present one, and whether the tree is trusted on first use. `None`
 /// when the floor stays as it is.
 fn raise_floor(
@@ -256,21 +209,6 @@ fn check_first_contact(
     }
 }
 
-/// The same, as far as the commit alone shows it.
-pub(crate) fn check_first_commit(
-    commit: &CommitIdentity<'_>,
-    context: &VerifyContext<'_>,
-) -> Result<(), Refusal> {
-    match &context.trust.first.commit {
-        Some(wanted)
-            if context.ancestry != Ancestry::Descendant && !commit.descends_from(wanted.as_str()) =>
-        {
-            Err(Refusal::FirstCommit { revision: commit.revision.to_owned(), wanted: wanted.to_string() })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// A serial in words; a revision may have none.
 pub(crate) fn serial_text(serial: Option<u64>) -> String {
     serial.map_or_else(|| "no manifest".to_owned(), |serial| format!("serial {serial}"))
@@ -299,45 +237,6 @@ fn check_fast_forward(
     }
     // A directory may return to earlier content: it has no history.
     if staged_tree.is_directory() { Ok(()) } else { check_history(&identity, line, context) }
-}
-
-/// What the history says of a commit.
-pub(crate) struct CommitIdentity<'a> {
-    pub(crate) revision: &'a str,
-    pub(crate) parents: &'a [String],
-    pub(crate) committed: Option<Timestamp>,
-}
-
-impl CommitIdentity<'_> {
-    /// True when it is that revision, or names it as its parent.
-    pub(crate) fn descends_from(&self, newest: &str) -> bool {
-        self.revision == newest || self.parents.iter().any(|parent| parent == newest)
-    }
-
-    fn ancestry(&self, line: &BranchFloor, context: &VerifyContext<'_>) -> Ancestry {
-        if self.descends_from(&line.revision) { Ancestry::Descendant } else { context.ancestry }
-    }
-}
-
-/// Fails when a commit is older than what was accepted for its line, as far as the commit alone shows it.
-pub(crate) fn check_history(
-    commit: &CommitIdentity<'_>,
-    line: &BranchFloor,
-    context: &VerifyContext<'_>,
-) -> Result<(), Refusal> {
-    if !history_counts(context.trust) {
-        return Ok(());
-    }
-    let revision = || commit.revision.to_owned();
-    let older = matches!((commit.committed, line.committed), (Some(new), Some(old)) if new < old);
-    match commit.ancestry(line, context) {
-        Ancestry::Descendant => Ok(()),
-        Ancestry::NotDescendant if !line.has_superseded(commit.revision) => {
-            Err(Refusal::Rewritten { revision: revision(), newest: line.revision.clone() })
-        }
-        Ancestry::Unknown if !older && !line.has_superseded(commit.revision) => Ok(()),
-        _ => Err(Refusal::Rewound { revision: revision(), newest: line.revision.clone() }),
-    }
 }
 
 impl StagedTree {
