@@ -351,7 +351,8 @@ fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> RolloutRe
         created: Timestamp::UNIX_EPOCH,
         unknown_fields: BTreeMap::new(),
         fleet: None,
-        expires: None,
+        // It was ordered long ago, so that every start sees the same order.
+        expires: Some(Timestamp::MAX),
         postponed: vec![],
         sealed: None,
         by: None,
