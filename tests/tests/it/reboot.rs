@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use zagent_rollout::record::{NodeStatus, RolloutRecord, RolloutStatus};
+use zagent_rollout::stored_record::parse_record;
 use zagent_tests::container::{Node, Server, eventually, is_asked_for, motd, program};
 
 const WATCHDOG: &str = "zagent-watchdog.service";
@@ -62,7 +63,7 @@ impl Fleet {
         let bare = self.server.dir().join("states.git");
         let name = format!("rollout/{id}:rollout.yaml");
         let said = Command::new("git").arg("-C").arg(bare).args(["show", &name]).output().ok()?;
-        serde_yaml::from_slice(&said.stdout).ok()
+        parse_record(&id.parse().ok()?, &said.stdout).ok()
     }
 
     fn status(&self, at: usize) -> Option<Value> {

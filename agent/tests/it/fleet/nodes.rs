@@ -20,6 +20,7 @@ use zagent_config::paths::Paths;
 use zagent_rollout::phase::{self, NodePhase};
 use zagent_rollout::record::{Component, NodeStatus, RolloutRecord};
 use zagent_rollout::report::NodeReport;
+use zagent_rollout::stored_record::parse_record;
 use zagent_rollout::watchdog::{
     Readiness, SocketReadiness, WatchdogRequest, WatchdogResponse, WatchdogStatus, send_request,
 };
@@ -319,7 +320,7 @@ impl Fleet {
     pub(crate) fn record(&self, id: &str) -> Option<RolloutRecord> {
         let name = format!("rollout/{id}:rollout.yaml");
         let output = Command::new("git").args(["show", &name]).current_dir(self.states()).output().unwrap();
-        serde_yaml::from_slice(&output.stdout).ok()
+        parse_record(&id.parse().ok()?, &output.stdout).ok()
     }
 
     /// Waits until the record satisfies a condition.
