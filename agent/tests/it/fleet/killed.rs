@@ -159,7 +159,7 @@ fn watchdogs_killed_in_any_phase_continue_where_they_were() {
 }
 
 /// Moves a rollout step by step until the condition holds.
-fn steps(
+pub(crate) fn steps(
     fleet: &Fleet,
     id: &str,
     what: &str,

@@ -6,6 +6,7 @@
 
 mod a_few;
 mod bad;
+mod damaged;
 mod good;
 mod held;
 mod killed;
