@@ -8,12 +8,15 @@ use zagent_rollout::record::{BatchPhase, NodeStatus};
 use super::killed::steps;
 use super::nodes::{BUILT_IN, Fleet, GOOD, eventually, order, signal};
 
+/// What happens to the bytes of a file.
+type Damage = fn(&[u8]) -> Vec<u8>;
+
 /// Truncated, zeroed, flipped: each time the confirmed version runs, everyone is told, and the release goes out when it is
 /// ordered again.
 #[test]
 fn a_power_cut_that_damages_the_state_of_a_trial_ends_it() {
     let mut fleet = Fleet::new(1, "");
-    let damages: [(&str, fn(&[u8]) -> Vec<u8>); 3] = [
+    let damages: [(&str, Damage); 3] = [
         ("truncated", |bytes| bytes[..bytes.len() / 2].to_vec()),
         ("zeroed", |bytes| vec![0; bytes.len()]),
         ("flipped", |bytes| {
