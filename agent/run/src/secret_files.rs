@@ -5,8 +5,6 @@
 //! such a file would show the old value after the secret was rotated or removed. Without secrets, now or before, a run pays
 //! nothing for this (held by `without_secrets_nothing_is_watched`).
 
-#![expect(clippy::disallowed_methods, reason = "owns the record of files with secrets")]
-
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::OpenOptions;

@@ -41,7 +41,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 fn write_index(pack: &ResolvedPack, file: File) -> io::Result<()> {
     let mut order: Vec<u32> = (0..u32::try_from(pack.entries.len()).map_err(io::Error::other)?).collect();
     let entry = |at: &u32| &pack.entries[*at as usize];
-    order.sort_unstable_by(|one, other| entry(one).id.cmp(&entry(other).id));
+    order.sort_unstable_by_key(|at| entry(at).id);
     let mut out = HashedWriter { inner: BufWriter::new(file), hasher: gix::hash::hasher(HashKind::Sha1) };
     out.write_all(&MAGIC)?;
     let mut fanout = [0_u32; 256];

@@ -28,6 +28,9 @@ use gix::objs::Kind;
 
 use crate::Refusal;
 
+/// Takes the kind and the size of an object, and its bytes piece by piece.
+pub(crate) type ObjectSink<'a> = dyn FnMut(Kind, u64, &[u8]) -> io::Result<()> + 'a;
+
 pub(crate) use pack_set::PackSet;
 pub(crate) use scan::ScannedPack;
 

@@ -18,7 +18,7 @@ use super::delta::{self, DeltaSizes};
 use super::entry::{EntryHeader, EntryType, read_header};
 use super::inflate::Inflater;
 use super::object_buffer::ObjectBuffer;
-use super::{MAX_DELTA_DEPTH, MAX_EXPANSION, PackError, PackLimits};
+use super::{MAX_DELTA_DEPTH, MAX_EXPANSION, ObjectSink, PackError, PackLimits};
 
 /// Bytes of objects that are kept for the next ones.
 const CACHE_BYTES: usize = 12 << 20;
@@ -120,7 +120,7 @@ impl PackObjects {
         &mut self,
         offset: u64,
         find_base: &dyn Fn(&oid) -> Option<u64>,
-        sink: &mut dyn FnMut(Kind, u64, &[u8]) -> io::Result<()>,
+        sink: &mut ObjectSink<'_>,
     ) -> Result<(), PackError> {
         let entry = self.entry_at(offset)?;
         let EntryType::Object(kind) = entry.header.kind else {

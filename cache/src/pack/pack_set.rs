@@ -8,10 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gix::hash::{Kind as HashKind, oid};
-use gix::objs::Kind;
 
 use super::pack_objects::{LoadedObject, PackObjects};
-use super::{PackError, PackLimits};
+use super::{ObjectSink, PackError, PackLimits};
 
 /// The packs of one store.
 pub(crate) struct PackSet(Vec<StoredPack>);
@@ -57,11 +56,7 @@ impl PackSet {
 
     /// Gives the bytes of an object to `sink`, piece by piece, with its kind and size; false when no pack has it. The
     /// first piece is empty.
-    pub(crate) fn copy(
-        &mut self,
-        id: &oid,
-        sink: &mut dyn FnMut(Kind, u64, &[u8]) -> io::Result<()>,
-    ) -> Result<bool, PackError> {
+    pub(crate) fn copy(&mut self, id: &oid, sink: &mut ObjectSink<'_>) -> Result<bool, PackError> {
         let Some((StoredPack { index, objects }, offset)) = self.find(id) else { return Ok(false) };
         let find = |id: &oid| index.lookup(id).map(|at| index.pack_offset_at_index(at));
         objects.copy(offset, &find, sink).map(|()| true)

@@ -163,7 +163,7 @@ impl RemoteClient {
     }
 
     /// Fetches commits into the store, without their files if the server can: a commit, and its ancestors up to a depth.
-    /// What the store knows already is not sent again.
+    /// The server is not told what the store has: it would take the ancestors of those commits for known, too.
     ///
     /// # Errors
     /// As [`RemoteClient::fetch`].
@@ -178,7 +178,6 @@ impl RemoteClient {
         let _lock = store.lock(deadline).map_err(|error| self.local_error(error))?;
         store.remove_leftovers();
         let request = FetchRequest {
-            have: if store.exists() { store.tips() } else { Vec::new() },
             shallow: Shallow::DepthAtRemote(NonZeroU32::new(depth).unwrap_or(NonZeroU32::MIN)),
             commits_only: Some(MAX_HISTORY),
             ..FetchRequest::for_tips(vec![id])

@@ -90,10 +90,9 @@ pub fn seal_pack(mut body: Vec<u8>) -> Vec<u8> {
 pub fn copying_delta(base: u64, size: u64) -> Vec<u8> {
     let mut delta = varint(base);
     delta.extend(varint(size));
-    for _ in 0..size >> 16 {
-        // From 0, 64 KiB.
-        delta.push(0x80);
-    }
+    // Each byte copies 64 KiB from 0.
+    let copies = usize::try_from(size >> 16).unwrap();
+    delta.resize(delta.len() + copies, 0x80);
     delta
 }
 

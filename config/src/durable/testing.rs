@@ -69,7 +69,7 @@ impl Loss {
 fn chance(seed: u64, what: &str, path: &Path) -> bool {
     let mut hasher = DefaultHasher::new();
     (seed, what, path).hash(&mut hasher);
-    hasher.finish() % 2 == 0
+    hasher.finish().is_multiple_of(2)
 }
 
 /// Which file or directory it is, whatever its name. The number of an inode alone is used again.

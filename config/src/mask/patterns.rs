@@ -71,7 +71,7 @@ fn widened(text: &[u8], hit: Range<usize>, kind: FormKind) -> Range<usize> {
             let end = hit.end + run(&is_base64);
             let padding = text[end..].iter().take(2).take_while(|b| **b == b'=').count();
             let first = hit.start.saturating_sub(1);
-            let start = if text.get(first).is_some_and(|b| is_base64(b)) { first } else { hit.start };
+            let start = if text.get(first).is_some_and(is_base64) { first } else { hit.start };
             start..end + padding
         }
         FormKind::Hex => hit.start..hit.end + run(&|b| b.is_ascii_hexdigit()),

@@ -42,7 +42,7 @@ pub(super) struct RolloutArgs {
 #[derive(Debug, Subcommand)]
 enum RolloutCliCommand {
     /// Show the batches and any problems; writes nothing
-    Plan(start::RolloutPlanArgs),
+    Plan(Box<start::RolloutPlanArgs>),
     /// Start a rollout and drive it, unless `--detach` is given
     Start(Box<start::RolloutStartArgs>),
     /// Show the state of a rollout and what to do next

@@ -89,7 +89,7 @@ fn fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was() {
                 assert_eq!(head(&mut client).unwrap().as_ref(), Some(second), "{mode}");
                 let begun = Instant::now();
                 let error =
-                    client.fetch(&store, "main", &mut judged(&second), Deadline::after(SHORT)).unwrap_err();
+                    client.fetch(&store, "main", &mut judged(second), Deadline::after(SHORT)).unwrap_err();
                 judge(mode, begun, &error, kinds);
                 assert!(!store.has_commit(second), "{mode}");
                 assert_eq!(read_top(&store, first), "one", "{mode}");

@@ -217,7 +217,7 @@ fn two_concurrent_fetches_succeed() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             let (mut client, store, first) = (fixture.client(""), fixture.store("store"), &first);
-            scope.spawn(move || client.fetch(&store, "main", &mut judged(&first), long_deadline()).unwrap());
+            scope.spawn(move || client.fetch(&store, "main", &mut judged(first), long_deadline()).unwrap());
         }
     });
     assert_eq!(read_top(&fixture.store("store"), &first), "one");
