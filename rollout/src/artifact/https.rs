@@ -8,6 +8,7 @@ use std::time::Duration;
 use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 use zagent_cache::source::Deadline;
+use zagent_config::mask::bare_url;
 use zagent_config::redirect::{MAX_REDIRECTS, UrlOrigin, resolve_redirect};
 
 use super::{ArtifactError, ArtifactSink};
@@ -81,10 +82,7 @@ fn transient_error(at: &Uri, why: impl Into<String>) -> ArtifactError {
 }
 
 fn http_error(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError {
-    // The part after the path may be a secret.
-    let url =
-        format!("{}://{}{}", at.scheme_str().unwrap_or_default(), at.host().unwrap_or_default(), at.path());
-    ArtifactError::Http { url, why: why.into(), passing }
+    ArtifactError::Http { url: bare_url(&at.to_string()), why: why.into(), passing }
 }
 
 /// The URL of the record: https, or http on this machine.

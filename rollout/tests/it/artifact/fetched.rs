@@ -44,7 +44,7 @@ fn a_binary_is_fetched_completely_or_not_at_all() {
         ("/long", "more than the 1300000 bytes", false),
         ("/none", "answers with HTTP 404", false),
         ("/busy", "answers with HTTP 503", true),
-        ("/away", "without https", false),
+        ("/away", "the other address is not https", false),
         ("/round", "more than 5 times", false),
     ] {
         let error = from(path).unwrap_err();
