@@ -1,7 +1,9 @@
 //! A record and the settings in, whether it is obeyed here out: its fleet, and the signatures of its order.
 //!
-//! Law: a record that is not accepted moves no node and no driver, whatever else it says; `anyway` in it changes nothing
-//! about that. Whether an order has expired depends on the time, and is decided by [`crate::node`] and the driver.
+//! Law: a record that is not accepted moves no node and no driver, whatever else it says; `anyway` in it changes
+//! nothing about that. Whether an order has expired depends on the time, and is decided by [`crate::node`] and the
+//! driver (held by `a_record_is_obeyed_only_in_its_fleet_and_with_enough_signatures`,
+//! `an_expired_order_starts_nothing_and_still_ends_what_it_started`).
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! Node ids and a batch size in, the batches of a rollout out.
 //!
 //! Law: pure and deterministic. The same nodes in any order give the same batches; every node is in exactly one; the
-//! first batch is never empty, and never contains all nodes when there are two or more.
+//! first batch is never empty, and never contains all nodes when there are two or more (held by `canaries_go_first`,
+//! `rollout/src/plan/tests.rs`).
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! Reports and enrolments on a board: reports of the nodes in, those that count and those that do not out.
 //!
-//! Law: a report that is not signed by its node is named and never counted, and never hides the genuine one: a node whose
-//! place was taken by another key reports beside it, and a driver that has seen the genuine report keeps it.
+//! Law: a report that is not signed by its node is named and never counted, and never hides the genuine one: a node
+//! whose place was taken by another key reports beside it, and a driver that has seen the genuine report keeps it (held
+//! by `one_key_speaks_for_one_node`, `a_report_under_another_name_is_refused_and_named`).
 
 #![expect(clippy::disallowed_methods, reason = "signatures of reports are judged at the time they are read")]
 

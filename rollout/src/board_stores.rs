@@ -1,7 +1,8 @@
 //! Records on boards: values of the driver and the nodes in, values of a board out, and back.
 //!
-//! Law: an unreadable record is reported, and does not hide the others; a record that is not accepted here is named with
-//! the reason and counts for nothing.
+//! Law: an unreadable record is reported, and does not hide the others; a record that is not accepted here is named
+//! with the reason and counts for nothing (held by `a_bad_record_does_not_hide_the_others`,
+//! `a_record_is_obeyed_only_in_its_fleet_and_with_enough_signatures`).
 
 #![expect(clippy::disallowed_methods, reason = "signatures of records are judged at the time they are read")]
 

@@ -1,6 +1,6 @@
 //! A fleet that updates itself: what a rollout is, how it progresses, and what a node does in it.
 //!
-//! Law: the core is pure (held by `tests/laws.rs`). [`record`], [`plan`], [`phase`], [`recovery`] and [`node`] are functions of
+//! Law: the core is pure (held by `tests/tests/it/laws.rs`). [`record`], [`plan`], [`phase`], [`recovery`] and [`node`] are functions of
 //! their arguments, including the time; boards, slots and processes are at the edges.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests use the machine directly"))]

@@ -1,7 +1,8 @@
 //! A record in, what it requires from one node out.
 //!
 //! Law: pure and level-triggered: the answer depends only on the present record and the state of the node, so a node
-//! that missed ten writes does the same as one that saw them all.
+//! that missed ten writes does the same as one that saw them all (held by `what_a_record_requires_is_level_triggered`,
+//! `pure_modules_do_not_touch_the_machine`).
 
 use jiff::Timestamp;
 use zagent_config::ids::NodeId;

@@ -2,7 +2,8 @@
 //!
 //! Law: a record contains everything that a driver or a node needs; any reader can continue from there. The order never
 //! changes after it was written; every write of its progress increases `serial`, so that old records are recognized.
-//! Older versions keep the fields that a newer version added.
+//! Older versions keep the fields that a newer version added (held by
+//! `a_record_is_stored_in_parts_and_its_order_never_changes`, `a_record_of_the_format_before_is_read_and_stays_in_it`).
 
 use std::collections::BTreeMap;
 

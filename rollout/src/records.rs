@@ -1,6 +1,7 @@
 //! The stores for rollout records and node reports, as the driver sees them.
 //!
-//! Law: only a writer that knows the present version replaces a record, as on a [board](crate::board).
+//! Law: only a writer that knows the present version replaces a record, as on a [board](crate::board) (held by
+//! `after_a_conflict_a_driver_reads_again_and_yields_to_another`).
 
 use std::collections::BTreeMap;
 

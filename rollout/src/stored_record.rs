@@ -2,7 +2,9 @@
 //! the driver, each in a part of its own.
 //!
 //! Law: the order is a text that is never written again. Its signatures are over exactly these bytes, and it names the
-//! digest of the node lists; so a driver changes the progress with one key, and the order with none.
+//! digest of the node lists; so a driver changes the progress with one key, and the order with none (held by
+//! `a_record_is_stored_in_parts_and_its_order_never_changes`,
+//! `node_lists_that_are_not_those_of_the_order_are_refused`).
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,9 @@
 //!
 //! Law: total and pure; the time is an argument, measured from any fixed moment with a monotonic clock. A process that
 //! exits is restarted after 2, 4, 8 … seconds, at most a minute; after ten failures in a row it is degraded and
-//! restarted every ten minutes; a process that runs for half a minute is healthy, and the failure count is reset.
+//! restarted every ten minutes; a process that runs for half a minute is healthy, and the failure count is reset (held
+//! by `each_wait_is_twice_the_last_up_to_a_minute_then_ten_minutes`,
+//! `a_process_that_exits_at_once_is_degraded_after_ten_failures_until_it_is_healthy`).
 
 use std::time::Duration;
 

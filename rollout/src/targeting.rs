@@ -1,6 +1,7 @@
 //! A report in, whether a target matches its node and which stratum it belongs to out.
 //!
-//! Law: a node that evaluates itself and a driver that evaluates its report get the same result.
+//! Law: a node that evaluates itself and a driver that evaluates its report get the same result (held by
+//! `targets_are_compound_and_match_facts`).
 
 use serde_json::Value as Json;
 use zagent_config::target::{Target, TargetError, TargetSubject};

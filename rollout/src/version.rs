@@ -1,7 +1,7 @@
 //! Versions as text in, which one is newer out.
 //!
 //! Law: the order of semantic versioning, for any number of dots: `1.2` equals `1.2.0`, a pre-release comes before its
-//! release, and the part after `+` is ignored.
+//! release, and the part after `+` is ignored (held by `the_order_of_versions`).
 
 use std::cmp::Ordering;
 

@@ -2,7 +2,8 @@
 //!
 //! Law: pure, and without knowledge of the fleet. A node has a position between 0 and 1 by the hash of rollout, stratum
 //! and id; each wave takes its share of that range, the first one small, each twice the one before. So every large
-//! enough stratum has nodes in every wave, and nobody can predict which.
+//! enough stratum has nodes in every wave, and nobody can predict which (held by `waves_begin_small_and_double`,
+//! `a_large_stratum_is_in_every_wave_by_its_share`, `no_node_is_always_the_first`).
 //!
 //! A wave lasts as long as pause and soak of the record together: its nodes start one after the other during the pause
 //! (so that they do not all send the same requests at once), and have passed their soak when the next wave starts. With

@@ -1,6 +1,7 @@
 //! A URL in, its bytes into a sink.
 //!
-//! Law: https, also after a redirect. Only this machine may be used without encryption, and only without a redirect.
+//! Law: https, also after a redirect. Only this machine may be used without encryption, and only without a redirect
+//! (held by `only_https_or_this_machine_is_used`, `a_redirect_never_leaves_https`).
 
 use std::io::Read;
 use std::time::Duration;

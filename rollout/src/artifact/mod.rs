@@ -2,7 +2,8 @@
 //!
 //! Law: nothing replaces the file before its size, its digest and its signatures are checked, and it is never
 //! completely in memory. A signature also covers the component, the version and the machine, so it cannot be used for
-//! another binary.
+//! another binary (held by `a_binary_is_fetched_completely_or_not_at_all`,
+//! `a_signature_is_valid_for_one_version_and_one_machine`).
 
 #![expect(clippy::disallowed_methods, reason = "a signature is judged at the time of the download")]
 

@@ -1,6 +1,7 @@
 //! A binary in, a ref that contains it out.
 //!
-//! Law: the content of a published version never changes. Only signatures are added.
+//! Law: the content of a published version never changes. Only signatures are added (held by
+//! `a_ref_with_other_content_is_refused`).
 
 use std::fs::File;
 use std::io::Read;

@@ -1,7 +1,8 @@
 //! The place for node reports and rollout records: keys in, values with a token out.
 //!
 //! Law: only a writer that knows the present version replaces a value: [`Board::put`] names the token of the value it
-//! replaces, or none for a key that must not exist. A lost answer is [`BoardError::Unknown`]: the caller reads again.
+//! replaces, or none for a key that must not exist. A lost answer is [`BoardError::Unknown`]: the caller reads again
+//! (held by `a_git_board_conforms_through_a_path`, `a_sled_board_conforms`, `a_nats_board_conforms`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,7 +1,9 @@
 //! One turn of a driver: read the record and the reports, take the step, write the record.
 //!
 //! Law: a driver never overwrites another writer. After a conflict it reads again, and stops if another driver is
-//! active. A step that cannot be saved does not count as done: the rollout is aborted, and the caller gets an error.
+//! active. A step that cannot be saved does not count as done: the rollout is aborted, and the caller gets an error
+//! (held by `after_a_conflict_a_driver_reads_again_and_yields_to_another`,
+//! `a_failed_step_write_aborts_and_a_failed_heartbeat_does_not`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

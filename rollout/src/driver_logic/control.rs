@@ -1,6 +1,7 @@
 //! Requests of people to a rollout: abort, pause and resume.
 //!
-//! Law: every request is safe to repeat; a final status never changes.
+//! Law: every request is safe to repeat; a final status never changes (held by
+//! `rollout/src/driver_logic/properties.rs`).
 
 use std::time::Duration;
 

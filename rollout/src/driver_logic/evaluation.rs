@@ -1,7 +1,8 @@
 //! One check of a rollout: reports are read, late nodes are marked, and the batch moves on as far as possible.
 //!
 //! Law: a batch goes through prepare, apply, soak, confirm, pause, and never back; every check ends, because each
-//! iteration of its loop is one step forward.
+//! iteration of its loop is one step forward (held by `a_batch_goes_through_its_phases_and_the_next_follows_the_pause`,
+//! `rollout/src/driver_logic/properties.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

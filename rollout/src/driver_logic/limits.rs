@@ -1,7 +1,8 @@
 //! The time limits of a batch for each phase.
 //!
 //! Law: a node that has switched must be confirmed before its own deadline: the driver waits for a slow node only as
-//! long as that leaves time for the others.
+//! long as that leaves time for the others (held by `a_slow_node_does_not_use_up_the_deadline_of_the_others`,
+//! `other_nodes_do_not_wait_forever_for_a_held_one`).
 
 use std::time::Duration;
 

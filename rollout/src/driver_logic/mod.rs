@@ -1,7 +1,8 @@
 //! A record and the reports of the nodes in, the next record out.
 //!
 //! Law: total and pure. Every record has a result, however strange it is; a final record never changes; the same
-//! reports at the same time change a record once.
+//! reports at the same time change a record once (held by `strange_records_have_a_result`,
+//! `pure_modules_do_not_touch_the_machine`).
 
 mod control;
 mod evaluation;

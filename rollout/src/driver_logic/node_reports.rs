@@ -1,6 +1,7 @@
 //! What one report says about one rollout.
 //!
-//! Law: a report counts only if it is about this rollout. Text from a node is kept short and on one line.
+//! Law: a report counts only if it is about this rollout. Text from a node is kept short and on one line (held by
+//! `reports_about_another_rollout_or_component_are_ignored`, `text_from_a_node_cannot_break_the_log`).
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! A node and its key in, a signed enrolment out; and back, if an accepted signer made it.
 //!
-//! Law: an enrolment binds one key to one node of one fleet. Nodes can write to the board and cannot sign enrolments, so
-//! a driver knows which reports are genuine without a list of its own.
+//! Law: an enrolment binds one key to one node of one fleet. Nodes can write to the board and cannot sign enrolments,
+//! so a driver knows which reports are genuine without a list of its own (held by
+//! `an_enrolment_names_the_key_of_a_node`).
 
 use std::path::Path;
 

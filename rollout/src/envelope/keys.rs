@@ -3,7 +3,8 @@
 //! Law: one key speaks for one node, and one node has one key. If there is a list, only the list counts; an enrolment
 //! comes next; without both, the first key that a node signs with is saved, and another key is refused until a person
 //! forgets the first one. A key in a rollout record is enforced as well. Where nothing is known and claims contradict
-//! each other, none of them counts: a guess could be the forged one.
+//! each other, none of them counts: a guess could be the forged one (held by `one_key_speaks_for_one_node`,
+//! `with_a_key_list_only_the_list_counts`, `the_first_key_is_required_until_the_node_is_forgotten`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};

@@ -1,7 +1,8 @@
 //! A report in, the report signed by its node out; and back, if that node signed it.
 //!
 //! Law: a report counts only if its own node made it: the name in the report, the name in the key and the owner of the
-//! signing key are the same. Any other report is refused and named.
+//! signing key are the same. Any other report is refused and named (held by
+//! `a_report_under_another_name_is_refused_and_named`, `damaged_altered_and_older_reports_are_refused`).
 
 mod enrolment;
 mod keys;

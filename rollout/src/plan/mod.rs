@@ -1,7 +1,7 @@
 //! A request and the reports of the nodes in, a rollout that could start out: which nodes, in which order, from when.
 //!
 //! Law: pure and deterministic, and the same for a dry run. Only nodes that report are seen: an offline node is
-//! invisible.
+//! invisible (held by `pure_modules_do_not_touch_the_machine`, `rollout/src/plan/tests.rs`).
 
 mod error;
 

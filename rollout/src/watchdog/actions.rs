@@ -1,7 +1,8 @@
 //! The decisions of the phases and the supervision in, files, symlinks and processes out.
 //!
 //! Law: saved first, then done. The one exception is a rollback: a full disk must not keep a node on an unconfirmed
-//! version, and a watchdog that reads the old phase after a crash rolls back anyway.
+//! version, and a watchdog that reads the old phase after a crash rolls back anyway (held by
+//! `a_power_failure_at_any_point_of_a_bad_release_loses_nothing`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

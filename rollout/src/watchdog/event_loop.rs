@@ -1,6 +1,7 @@
 //! The event loop: due work and incoming events in, events for the phases and the supervision out.
 //!
-//! Law: the records are evaluated again at every turn, level-triggered; so it does not matter which writes were seen.
+//! Law: the records are evaluated again at every turn, level-triggered; so it does not matter which writes were seen
+//! (held by `what_a_record_requires_is_level_triggered`, `every_history_keeps_every_law`).
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};

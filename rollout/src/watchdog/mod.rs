@@ -2,7 +2,8 @@
 //!
 //! Law: the loop waits only for the next event, and every decision is on disk before it is carried out. So a crash, a
 //! power failure or a kill at any point loses nothing: the next watchdog reads the state of the node and continues from
-//! there.
+//! there (held by `a_power_failure_at_any_point_of_a_good_release_loses_nothing`,
+//! `a_watchdog_killed_in_any_phase_is_replaced_by_one_that_continues`).
 //!
 //! [`crate::phase`] decides about rollouts and [`crate::supervise`] about the process; this module carries the
 //! decisions out.

@@ -1,7 +1,7 @@
 //! All network operations, on separate threads; their results are events.
 //!
 //! Law: the loop never waits for any of this. At most one poll or one publication runs at a time, and one fetch. Each
-//! of them reports a result, even after a panic.
+//! of them reports a result, even after a panic (held by `a_task_that_panics_reports_and_the_next_one_runs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

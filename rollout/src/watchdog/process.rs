@@ -1,7 +1,7 @@
 //! A program in, a supervised process that is identified by more than its process id out.
 //!
 //! Law: a process is distinguished from a later one with the same id by its start time and its boot; a process that no
-//! longer is the same one is never signalled.
+//! longer is the same one is never signalled (held by `another_process_with_the_same_pid_is_not_signalled`).
 
 use std::ffi::OsString;
 use std::io;

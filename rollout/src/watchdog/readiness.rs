@@ -1,6 +1,7 @@
 //! The agent's socket in, whether the agent reports ready out.
 //!
-//! Law: it never waits longer than its limit and never reads more than its limit.
+//! Law: it never waits longer than its limit and never reads more than its limit (held by
+//! `every_answer_is_understood_and_waiting_has_a_limit`).
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

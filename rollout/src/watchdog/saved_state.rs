@@ -1,7 +1,7 @@
 //! The state that the watchdog needs after it was replaced or died.
 //!
 //! Law: a new watchdog is tried twice. One that dies before it was healthy is not used again: the installed one
-//! continues.
+//! continues (held by `a_new_watchdog_is_tried_twice_and_a_healthy_one_always_restarts`).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! The running version in, the watchdog of that version in place of this one out.
 //!
 //! Law: the process stays the same, and so does its child. Before this one is replaced, the other has shown that it can
-//! read the existing files; and the attempt is saved.
+//! read the existing files; and the attempt is saved (held by
+//! `a_broken_watchdog_is_tried_twice_and_the_installed_one_continues`).
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! The watchdog's own socket: one request per connection, one line of JSON each way.
 //!
-//! Law: only root and the watchdog's own user can open it; no client, however it behaves, blocks the loop or the next
-//! client for more than a few seconds.
+//! Only root and the watchdog's own user can open it. A request has a time limit, so that no client blocks the loop or
+//! the next client for more than a few seconds.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

@@ -1,7 +1,8 @@
 //! A Git repository as a board: one ref per key, and its commit as the token.
 //!
 //! Law: the server does the compare-and-swap. A rollout is a branch whose commits are its log; everything else is one
-//! commit without a parent. A commit that is already known is not fetched again.
+//! commit without a parent. A commit that is already known is not fetched again (held by
+//! `a_git_board_conforms_over_http`, `a_second_list_is_one_request_and_fetches_nothing`).
 //!
 //! A temporary write is marked in its commit, and the next write replaces it instead of adding to it: a heartbeat every
 //! ten seconds is not history. If the server refuses rewritten history, the next write is added on top.

@@ -1,6 +1,7 @@
 //! `board.url` of a NATS board in, servers without secrets and the login out.
 //!
-//! Law: an address that is shown or passed on never contains a user, a password or a token.
+//! Law: an address that is shown or passed on never contains a user, a password or a token (held by
+//! `an_address_is_separated_from_its_secret`, `a_password_is_used_and_never_shown`).
 
 /// The servers and the login.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! A connection to a bucket, and its requests, each with a time limit.
 //!
 //! Law: a missing answer is [`NatsError::Lost`], never a guess. The caller then drops the connection, and with it
-//! everything that the library would still send later.
+//! everything that the library would still send later (held by
+//! `a_restarted_server_is_used_again_and_an_empty_one_is_detected`).
 
 use std::error::Error;
 use std::path::PathBuf;

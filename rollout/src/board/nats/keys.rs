@@ -2,7 +2,7 @@
 //!
 //! Law: the mapping is reversible for every key. A `/` becomes the `.` between tokens, so that a prefix of whole tokens
 //! is a filter that the server understands; every other byte that a token must not contain becomes `=` and two hex
-//! digits, and an empty token is a single `=`.
+//! digits, and an empty token is a single `=` (held by `keys_become_tokens_and_prefixes_filters`).
 
 /// An empty token.
 const EMPTY_TOKEN: &str = "=";

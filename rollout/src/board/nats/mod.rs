@@ -1,7 +1,8 @@
 //! A board on NATS: a bucket of JetStream's key-value store.
 //!
 //! Law: the token of a value is its revision, and the server compares it. Nothing waits forever, and a connection with
-//! an error is dropped completely: the next call opens another.
+//! an error is dropped completely: the next call opens another (held by `a_nats_board_conforms`,
+//! `a_restarted_server_is_used_again_and_an_empty_one_is_detected`).
 //!
 //! Calls block, so a task of an async runtime must not make them.
 
