@@ -33,7 +33,7 @@ impl Fleet {
         let driver = server.dir().join("driver.yaml");
         let at = |name: &str| server.dir().join(name).display().to_string();
         let config = format!(
-            "id: driver\nroot: {}\nsource: {{remotes: [{{url: 'file://{}'}}]}}\nboard: {{kind: git, url: 'file://{}'}}\n",
+            "id: driver\nroot: {}\nsource: {{remotes: [{{url: 'file://{}'}}]}}\nboard: {{kind: git, url: 'file://{}'}}\ntrust: {{unsigned_refs: [rollout]}}\n",
             at("driver"),
             at("states.git"),
             at("board.git")
@@ -102,7 +102,7 @@ fn host(server: &Server, number: usize) -> Node {
     node.install(&program());
     let here = node.network().host();
     let own = format!(
-        "id: host-{number}\nsource: {{remotes: [{{url: '{}'}}], poll: 2s}}\nboard: {{kind: git, url: '{}'}}\nrollout: {{poll: 2s}}\n",
+        "id: host-{number}\nsource: {{remotes: [{{url: '{}'}}], poll: 2s}}\nboard: {{kind: git, url: '{}'}}\nrollout: {{poll: 2s}}\ntrust: {{unsigned_refs: [rollout]}}\n",
         server.url(here),
         server.board(here)
     );
