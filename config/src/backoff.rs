@@ -1,6 +1,6 @@
 //! Failures in a row in, the wait before the next attempt out.
 //!
-//! Law: pure. The same arguments give the same wait; whoever wants different waits for different nodes gives a
+//! Law: pure. The same arguments give the same wait; a caller that wants different waits per node gives a
 //! number from a seed of its own (held by `waits_grow_up_to_the_limit`, `jitter_stays_in_its_bounds`).
 
 use std::time::Duration;

@@ -255,7 +255,7 @@ fn a_pinned_first_contact_accepts_nothing_older() {
     }
 }
 
-/// Without signatures, whoever can push some branch must not control nodes through it.
+/// Without signatures, anyone who can push some branch must not control nodes through it.
 #[test]
 fn unsigned_refs_are_ignored_unless_they_are_named() {
     let site = Site::new();

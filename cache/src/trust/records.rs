@@ -53,7 +53,7 @@ impl RecordTrust {
         Ok(AllowedSigners { path: path.clone(), lines, revoked, keyring: None })
     }
 
-    /// The keys that can sign rollout records and also states or releases: whoever takes such a key from a driver
+    /// The keys that can sign rollout records and also states or releases: anyone with such a key of a driver
     /// controls every node.
     ///
     /// # Errors

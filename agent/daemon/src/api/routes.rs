@@ -123,7 +123,7 @@ fn error_response(code: StatusCode, message: &str) -> Response {
     (code, Json(serde_json::json!({"error": message}))).into_response()
 }
 
-/// A value as JSON that cannot steer the terminal of whoever prints it.
+/// A value as JSON that cannot steer the terminal that prints it.
 fn safe_json(value: &impl serde::Serialize) -> Response {
     match serde_json::to_string(value) {
         Ok(text) => {

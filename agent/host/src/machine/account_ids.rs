@@ -1,6 +1,6 @@
 //! Names of users and groups in, their numbers out, and back: the databases of a machine, kept until they change.
 //!
-//! Law: on this host the system is asked for whoever is not in the files; below another root the files are all
+//! Law: on this host the system is asked for accounts that are not in the files; below another root the files are all
 //! there is (held by `below_another_root_only_its_files_count`).
 
 use std::collections::HashMap;

@@ -250,7 +250,7 @@ impl PreparedPlan {
         let number = pluralize(self.unproven_nodes.len(), "node");
         warn(
             &format!(
-                "nothing but their first key identifies {number} ({names}): whoever can write to the board could \
+                "nothing but their first key identifies {number} ({names}): anyone who can write to the board could \
                  have reported for them; set `board.allowed_nodes`, or enroll each with `zagent node enroll ID`"
             ),
             ui,
