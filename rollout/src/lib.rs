@@ -27,6 +27,7 @@ mod span;
 pub mod stored_record;
 pub mod supervise;
 pub mod targeting;
+pub mod unsaved_step;
 pub mod version;
 pub mod watchdog;
 pub mod waves;

@@ -1,7 +1,7 @@
 //! The decisions of the phases and the supervision in, files, symlinks and processes out.
 //!
-//! Law: saved first, then done. The one exception is a rollback: a full disk must not keep a node on an unconfirmed
-//! version, and a watchdog that reads the old phase after a crash rolls back anyway (held by
+//! Law: saved first, then done. The exceptions are a rollback and the progress of a soak ([`crate::unsaved_step`]): a full disk
+//! must not keep a node on an unconfirmed version, and a watchdog that reads the old phase after a crash rolls back anyway (held by
 //! `a_power_failure_at_any_point_of_a_bad_release_loses_nothing`).
 
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::fail_point;
 use crate::phase::{self, NodeAction, NodePhase, NodeState};
 use crate::slots::AgentProgram;
 use crate::supervise::{self, ProcessAction, ProcessEvent, SupervisorTime};
+use crate::unsaved_step::{is_one_time_event, unsaved_step};
 use zagent_config::backoff::Backoff;
 
 /// The note about a binary that cannot be fetched.
@@ -41,10 +42,19 @@ impl Watchdog<'_> {
     /// The same, when the event also changes what the node knows.
     pub(super) fn handle_changed_node(&mut self, node: &NodeState, event: phase::NodeEvent, now: Timestamp) {
         let (next, actions) = phase::step(node, event.clone(), now);
-        if next != self.node {
+        if next == self.node {
+            if self.is_node_unsaved {
+                self.write_node(next);
+            }
+        } else {
             self.log_step(&next);
+            let kept = unsaved_step(&self.node, &next, &event);
             let goes_back = matches!(next.phase, NodePhase::RollingBack { .. });
-            if !self.write_node(next) && !goes_back {
+            let is_written = self.write_node(next);
+            if !is_written && let Some(kept) = kept {
+                (self.node, self.is_node_unsaved) = (kept, true);
+            }
+            if !is_written && !goes_back {
                 // This event is not repeated.
                 if is_one_time_event(&event) && !self.unsaved_answers.contains(&event) {
                     self.unsaved_answers.push(event);
@@ -71,7 +81,7 @@ impl Watchdog<'_> {
         }
         let _ = fail_point("watchdog::written");
         if is_written {
-            (self.sequence, self.is_copy_due) = (sequence, true);
+            (self.sequence, self.is_copy_due, self.is_node_unsaved) = (sequence, true, false);
             self.write_copy();
         }
         if is_written && is_other_phase {
@@ -409,12 +419,6 @@ impl Watchdog<'_> {
             }
         }
     }
-}
-
-/// True for events that come once; all others are repeated.
-const fn is_one_time_event(event: &phase::NodeEvent) -> bool {
-    use phase::NodeEvent::{Applied, ApplyFailed, BootAfterCrash, FetchFailed, Fetched, RolledBack};
-    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack | BootAfterCrash)
 }
 
 /// The wait before a missing binary is requested again; `None` once the driver has given up.

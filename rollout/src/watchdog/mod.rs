@@ -347,6 +347,8 @@ struct Watchdog<'a> {
     checking_readiness: bool,
     probing: bool,
     prune: bool,
+    /// True while the state in memory is newer than the one on disk.
+    is_node_unsaved: bool,
     /// Answers that could not be saved yet.
     unsaved_answers: Vec<crate::phase::NodeEvent>,
     /// The records of this component, from the last poll.

@@ -99,6 +99,7 @@ impl<'a> Watchdog<'a> {
             checking_readiness: false,
             probing: false,
             prune: true,
+            is_node_unsaved: false,
             unsaved_answers: Vec::new(),
             records: Vec::new(),
             missing_polls: 0,

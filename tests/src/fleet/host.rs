@@ -10,6 +10,7 @@ use zagent_rollout::phase::{MAX_CRASHES, NodeEvent, NodeOutcome, NodePhase, Node
 use zagent_rollout::record::{Component, RolloutRecord};
 use zagent_rollout::recovery::{KnownWrites, SavedCopy, recover};
 use zagent_rollout::report::{NodeActivity, NodeReport};
+use zagent_rollout::unsaved_step::{is_one_time_event, unsaved_step};
 
 use super::scenario::{Release, SECOND, Wrong};
 
@@ -266,12 +267,19 @@ impl Host {
             }
             _ => {}
         }
+        let is_written = now >= self.full;
         if next == self.node {
+            if is_written {
+                self.disk = None;
+            }
             return (actions, None);
         }
-        let is_written = now >= self.full;
         if !is_written && !matches!(next.phase, NodePhase::RollingBack { .. }) {
-            if is_answer(&event) && !self.again.contains(&event) {
+            if let Some(kept) = unsaved_step(&self.node, &next, &event) {
+                let before = std::mem::replace(&mut self.node, kept);
+                self.disk.get_or_insert(before);
+            }
+            if is_one_time_event(&event) && !self.again.contains(&event) {
                 self.again.push(event);
             }
             return (vec![], None);
@@ -464,10 +472,4 @@ impl Past {
             self.kept.push(last.rollout.clone());
         }
     }
-}
-
-/// True for events that come once; all others are repeated.
-const fn is_answer(event: &NodeEvent) -> bool {
-    use NodeEvent::{Applied, ApplyFailed, BootAfterCrash, FetchFailed, Fetched, RolledBack};
-    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack | BootAfterCrash)
 }
