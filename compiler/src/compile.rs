@@ -7,7 +7,8 @@ use std::sync::Arc;
 use zagent_config::codes::pillar as codes;
 use zagent_config::mask::Secret;
 use zagent_config::mask::secret_keys;
-use zagent_config::target::TargetSubject;
+use zagent_config::resources::declared_names;
+use zagent_config::target::{SubjectRole, TargetSubject};
 use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, SecretMask, TraceStep, Value};
 
 use crate::high::HighData;
@@ -96,23 +97,18 @@ impl TargetSubject for NodeSubject<'_> {
     }
 
     fn resources(&self) -> Vec<(String, String)> {
-        resources(&self.pillar)
-    }
-}
-
-/// The resources that this node manages, from the pillar: `resources: {type: {id: …}}` or `{type: [id, …]}`.
-fn resources(pillar: &Value) -> Vec<(String, String)> {
-    let Some(types) = pillar.get("resources").and_then(Value::as_map) else { return Vec::new() };
-    let mut all = Vec::new();
-    for (kind, members) in types.iter() {
-        let kind = kind.json_key();
-        match members {
-            Value::Map(map) => all.extend(map.keys().map(|id| (kind.clone(), id.json_key()))),
-            Value::List(list) => all.extend(list.iter().map(|id| (kind.clone(), id.json_key()))),
-            _ => {}
+        match self.options.resource {
+            Some(_) => Vec::new(),
+            None => declared_names(&self.pillar, &self.options.resources_key),
         }
     }
-    all
+
+    fn role(&self) -> SubjectRole<'_> {
+        self.options.resource.as_ref().map_or(SubjectRole::Node, |resource| SubjectRole::Resource {
+            kind: &resource.kind,
+            manager: &resource.manager,
+        })
+    }
 }
 
 impl Compiler {

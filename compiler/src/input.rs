@@ -235,6 +235,21 @@ pub struct CompileOptions {
     pub opts: Map,
     /// Limits for the tree.
     pub limits: TreeLimits,
+    /// The pillar key that lists resources.
+    pub resources_key: String,
+    /// The resource that the tree is compiled for; none for the node itself.
+    pub resource: Option<CompiledResource>,
+}
+
+/// A resource that a tree is compiled for, on the node that manages it.
+#[derive(Clone, Debug)]
+pub struct CompiledResource {
+    /// Its type.
+    pub kind: String,
+    /// The id of the node that manages it.
+    pub manager: String,
+    /// The pillar of that node, when the resource gets it instead of one of its own.
+    pub pillar: Option<Map>,
 }
 
 impl Default for CompileOptions {
@@ -255,6 +270,8 @@ impl Default for CompileOptions {
             jinja_sls_env: Map::new(),
             opts: Map::new(),
             limits: TreeLimits::default(),
+            resources_key: "resources".into(),
+            resource: None,
         }
     }
 }

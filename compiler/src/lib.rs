@@ -30,7 +30,7 @@ pub mod yaml;
 
 pub use compile::{CompileOutput, CompileTarget, Compiler, TopTarget};
 pub use input::{
-    BASE_ENV, CallError, Cipher, Compat, CompileInputs, CompileOptions, FileStamp, FileTree, FunctionCall,
-    TemplateHost, TreeLimits,
+    BASE_ENV, CallError, Cipher, Compat, CompileInputs, CompileOptions, CompiledResource, FileStamp,
+    FileTree, FunctionCall, TemplateHost, TreeLimits,
 };
 pub use plan::{Chunk, Plan, PrereqRole, Requisite, RequisiteEdge, RequisiteGraph, name_text};

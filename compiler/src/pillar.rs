@@ -81,23 +81,24 @@ pub(crate) fn compile(session: &CompileSession, subject: &dyn TargetSubject, ove
         documents: Vec::new(),
         depth: 0,
     };
-    let (patterns, top_troubles) = compiler.read_tops();
-    let matches = compiler.match_targets(&patterns, subject);
     let over = Value::from(over.clone());
-    let mut pillar = Value::empty_map();
-    for (env, names) in matches {
-        pillar = compiler.merge_env(&env, &names, pillar);
-    }
-    pillar = compiler.add_external_pillar(pillar, &over);
-    compiler.errors.extend(top_troubles);
+    let resource = session.options().resource.as_ref();
+    let mut pillar = match resource.and_then(|resource| resource.pillar.clone()) {
+        Some(given) => given.into(),
+        None => compiler.compile_trees(subject, &over),
+    };
     if over.is_truthy() {
         pillar = compiler.merge(&pillar, &over);
     }
     pillar = compiler.decrypt_keys(&pillar);
-    let value = match pillar {
+    let mut value = match pillar {
         Value::Map(map) => Arc::unwrap_or_clone(map),
         _ => Map::new(),
     };
+    // How the node reaches its resources is nothing for the resources themselves.
+    if resource.is_some() {
+        value.remove(&session.options().resources_key);
+    }
     Pillar { value, errors: compiler.errors, documents: compiler.documents }
 }
 
@@ -117,6 +118,19 @@ type EnvSelection = (Arc<str>, Vec<(Arc<str>, ReachedBy)>);
 type ReadDocuments = HashMap<Arc<str>, Value>;
 
 impl PillarCompiler<'_> {
+    /// What the top files and the external pillars give.
+    fn compile_trees(&mut self, subject: &dyn TargetSubject, over: &Value) -> Value {
+        let (patterns, top_troubles) = self.read_tops();
+        let matches = self.match_targets(&patterns, subject);
+        let mut pillar = Value::empty_map();
+        for (env, names) in matches {
+            pillar = self.merge_env(&env, &names, pillar);
+        }
+        pillar = self.add_external_pillar(pillar, over);
+        self.errors.extend(top_troubles);
+        pillar
+    }
+
     fn merge(&self, base: &Value, over: &Value) -> Value {
         let options = self.session.options();
         merge(base, over, options.pillar_merge, options.pillar_merge_lists)

@@ -23,6 +23,7 @@ pub mod py_regex;
 mod py_text;
 pub mod redirect;
 mod repository_name;
+pub mod resources;
 pub mod salt_config;
 pub mod settings;
 pub mod suggest;

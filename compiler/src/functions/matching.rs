@@ -1,7 +1,8 @@
 //! `match.*`: the target matcher for templates.
 
 use minijinja::value::{Value, ValueKind};
-use zagent_config::target::{MatchKind, Target, TargetSubject};
+use zagent_config::resources::declared_names;
+use zagent_config::target::{MatchKind, SubjectRole, Target, TargetSubject};
 use zagent_config::{Map, Value as Data};
 
 use super::table::{FunctionEntry, data_function, live_function};
@@ -65,7 +66,19 @@ impl TargetSubject for FunctionSubject<'_> {
     }
 
     fn resources(&self) -> Vec<(String, String)> {
-        Vec::new()
+        let options = &self.inner.inputs.options;
+        match options.resource {
+            Some(_) => Vec::new(),
+            None => declared_names(&self.inner.compiled, &options.resources_key),
+        }
+    }
+
+    fn role(&self) -> SubjectRole<'_> {
+        let resource = self.inner.inputs.options.resource.as_ref();
+        resource.map_or(SubjectRole::Node, |resource| SubjectRole::Resource {
+            kind: &resource.kind,
+            manager: &resource.manager,
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ids::{NameError, NodeId};
+use crate::target::{MatchKind, Target};
 
 /// Every key, checked on its own.
 pub(super) struct SettingsBuilder<'s> {
@@ -74,6 +75,7 @@ impl SettingsBuilder<'_> {
             audit: all.path_if("audit"),
             webhooks: all.records("webhooks").iter().map(WebhookSettings::read).collect(),
             resources_key: all.text("resources_key"),
+            resources: ResourceSettings::read(all),
             effective,
         };
         self.check_conflicts(&settings, checker);
@@ -204,12 +206,32 @@ impl SettingsBuilder<'_> {
                 catch_up: r.flag("catch_up"),
                 sls: r.texts("sls"),
                 test: r.flag("test"),
+                target: self.schedule_target(name, r, checker),
             });
         }
         out
     }
 
+    /// The target of a scheduled entry, when it is one.
+    fn schedule_target(
+        &self,
+        name: &str,
+        record: &CheckedRecord,
+        checker: &mut SettingsChecker<'_>,
+    ) -> Option<String> {
+        let text = record.text_if("target")?;
+        if let Some(diagnostic) = target_fault(&format!("schedule.{name}.target"), text) {
+            self.report(checker, "schedule", Some(name), diagnostic);
+        }
+        Some(text.to_owned())
+    }
+
     fn check_conflicts(&self, settings: &Settings, checker: &mut SettingsChecker<'_>) {
+        if let Some(fault) =
+            settings.resources.target.as_ref().and_then(|t| target_fault("resources.target", t))
+        {
+            self.report(checker, "resources.target", None, fault);
+        }
         let mut conflict = |path: &str, message: String, hint: &str| {
             self.report(checker, path, None, Diagnostic::new(code::CONFLICT, message).hint(hint));
         };
@@ -252,4 +274,14 @@ impl SettingsBuilder<'_> {
             }
         }
     }
+}
+
+/// What is wrong with a compound target; `None` when nothing is.
+fn target_fault(path: &str, text: &str) -> Option<Diagnostic> {
+    let error = Target::parse(text, MatchKind::Compound).err()?;
+    let diagnostic = Diagnostic::new(code::CONFLICT, format!("`{path}` is not a target: {}", error.message));
+    Some(match error.hint {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
+    })
 }

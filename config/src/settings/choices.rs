@@ -48,6 +48,13 @@ choices! {
         /// A revision without one is refused.
         Required "required",
     }
+    /// Which pillar the states of a resource get.
+    ResourcePillar {
+        /// Compiled for the resource: the pillar top file with its id and its grains.
+        Resource "resource",
+        /// That of the node that manages it, as in Salt.
+        Node "node",
+    }
     /// The order in which states run.
     RunSchedule {
         /// Level by level, with a sync point between levels.

@@ -58,6 +58,12 @@ pub const ROLLOUT_POLL: Duration = Duration::from_secs(10);
 pub const ROLE_FACT: &str = "role";
 /// The pillar key that lists resources.
 pub const RESOURCES_KEY: &str = "resources";
+/// How many resources run at the same time.
+pub const RESOURCE_JOBS: i64 = 8;
+/// How long one run on one resource may take.
+pub const RESOURCE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// Maximum size of what one resource may answer to one call, in bytes.
+pub const RESOURCE_OUTPUT: u64 = 16 << 20;
 /// How long an external pillar, an external top or an executable fact may take.
 pub const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum steps per template.

@@ -18,15 +18,16 @@ mod text_checks;
 mod units;
 
 pub use self::choices::{
-    BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, RunSchedule,
-    TemplatePermission, UnsignedRef, WebhookOccasion,
+    BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, ResourcePillar,
+    RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
 };
 pub use self::fragment::{ConfigFragment, ConfigLocation, SettingOrigin};
 pub use self::merge::{FlagOverride, MergedConfig, OTHER_VARIABLES};
 pub use self::sections::{
     BoardSettings, CompileLimits, EffectiveSetting, EnvironmentSettings, FirstContact, HealthProbe,
-    HealthSettings, MaintenanceWindow, PillarSettings, RebootSettings, RemoteSettings, RolloutSettings,
-    RunConfig, ScheduleTrigger, ScheduledRun, Settings, SourceSettings, TrustSettings, WebhookSettings,
+    HealthSettings, MaintenanceWindow, PillarSettings, RebootSettings, RemoteSettings, ResourceSettings,
+    RolloutSettings, RunConfig, ScheduleTrigger, ScheduledRun, Settings, SourceSettings, TrustSettings,
+    WebhookSettings,
 };
 pub use self::units::{format_duration, format_size, parse_duration, parse_size};
 

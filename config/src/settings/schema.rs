@@ -108,6 +108,8 @@ pub(super) const SCHEDULES: &[&str] = &["levels", "eager", "ordered"];
 pub(super) const COMPAT: &[&str] = &["none", "salt"];
 /// `templates.cmd_run`.
 pub(super) const PERMISSION: &[&str] = &["allow", "forbid"];
+/// `resources.pillar`.
+pub(super) const RESOURCE_PILLAR: &[&str] = &["resource", "node"];
 /// `board.kind`.
 pub(super) const BOARDS: &[&str] = &["none", "sled", "git", "nats"];
 /// `rollout.follow`.
@@ -157,6 +159,7 @@ const SCHEDULE_ENTRY: &[SettingKey] = &[
     key("catch_up", SettingKind::Bool, SettingDefault::Bool(true)),
     key("sls", SettingKind::Texts, SettingDefault::Empty),
     key("test", SettingKind::Bool, SettingDefault::Bool(false)),
+    key("target", SettingKind::Text, SettingDefault::Unset),
 ];
 
 const WEBHOOK: &[SettingKey] = &[
@@ -268,6 +271,16 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("audit", SettingKind::Path, SettingDefault::Unset),
     key("webhooks", SettingKind::Records(WEBHOOK), SettingDefault::Empty),
     key("resources_key", SettingKind::Text, SettingDefault::Text(d::RESOURCES_KEY)),
+    key("resources.target", SettingKind::Text, SettingDefault::Unset),
+    key("resources.pillar", SettingKind::Choice(RESOURCE_PILLAR), SettingDefault::Text("resource")),
+    key(
+        "resources.jobs",
+        SettingKind::Number { min: 1, max: 1000 },
+        SettingDefault::Number(d::RESOURCE_JOBS),
+    ),
+    key("resources.timeout", TIMEOUT, SettingDefault::Time(d::RESOURCE_TIMEOUT)),
+    key("resources.max_output", BYTES, SettingDefault::Size(d::RESOURCE_OUTPUT)),
+    key("resources.binaries", SettingKind::Path, SettingDefault::Unset),
 ];
 
 /// Finds a key by its path.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::check::CheckedRecord;
 use super::choices::{
-    BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, RunSchedule,
-    TemplatePermission, UnsignedRef, WebhookOccasion,
+    BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, ResourcePillar,
+    RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
 };
 use super::defaults::{BOARD_EVERY, BOARD_EVERY_GIT};
 use super::fragment::SettingOrigin;
@@ -86,6 +86,8 @@ pub struct Settings {
     pub webhooks: Vec<WebhookSettings>,
     /// The pillar key that lists resources.
     pub resources_key: String,
+    /// How resources are managed.
+    pub resources: ResourceSettings,
     pub(super) effective: Vec<EffectiveSetting>,
 }
 
@@ -307,6 +309,8 @@ pub struct ScheduledRun {
     pub sls: Vec<String>,
     /// True for a dry run.
     pub test: bool,
+    /// Which resources run, and whether the node does; the node alone when unset.
+    pub target: Option<String>,
 }
 
 /// When a scheduled entry runs.
@@ -364,6 +368,23 @@ pub struct RolloutSettings {
     pub role: String,
     /// Additional facts to report, for targets and canaries.
     pub facts: Vec<String>,
+}
+
+/// How resources are managed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceSettings {
+    /// What the daemon runs besides the node: a compound target; the node alone when unset.
+    pub target: Option<String>,
+    /// Which pillar their states get.
+    pub pillar: ResourcePillar,
+    /// How many run at the same time.
+    pub jobs: usize,
+    /// How long one run on one resource may take.
+    pub timeout: Duration,
+    /// Maximum size of what one resource may answer to one call, in bytes.
+    pub max_output: u64,
+    /// A directory with agent binaries for other architectures.
+    pub binaries: Option<PathBuf>,
 }
 
 /// A webhook that is called about runs.
@@ -568,6 +589,19 @@ impl RolloutSettings {
             poll: all.time("rollout.poll"),
             role: all.text("rollout.role"),
             facts: all.texts("rollout.facts"),
+        }
+    }
+}
+
+impl ResourceSettings {
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        Self {
+            target: all.text_if("resources.target").map(str::to_owned),
+            pillar: choice(all, "resources.pillar", ResourcePillar::find),
+            jobs: all.count("resources.jobs"),
+            timeout: all.time("resources.timeout"),
+            max_output: all.size("resources.max_output") as u64,
+            binaries: all.path_if("resources.binaries"),
         }
     }
 }

@@ -92,12 +92,13 @@ health:
 windows:
   - {days: [sat, sun], from: 22:00, to: 04:00, timezone: Europe/Berlin}
 schedule:
-  nightly: {cron: 0 3 * * *, splay: 5m, sls: [backup], test: true}
+  nightly: {cron: 0 3 * * *, splay: 5m, sls: [backup], test: true, target: T@ssh}
 board: {kind: git, url: ssh://git@git.example.org/board.git}
 driver: true
 listen: 127.0.0.1:9470
 webhooks: [{url: https://hooks.example.org/x, on: [failure, recovery]}]
 resources_key: others
+resources: {target: '* and not T@dummy', pillar: node, jobs: 3, timeout: 1m, max_output: 1M, binaries: /srv/bin}
 ";
 
 #[test]
@@ -127,8 +128,9 @@ fn every_key_is_read() {
         .iter()
         .map(|e| format!("{}: {}  # {}", e.key, serde_json::to_string(&e.value).unwrap(), e.origin))
         .collect();
-    assert_eq!(said, 41, "{shown:#?}");
-    assert!(shown.iter().any(|l| l == r#"schedule.nightly: {"cron":"0 3 * * *","splay":"5m","maxrunning":1,"catch_up":true,"sls":["backup"],"test":true}  # zagent.yaml:33"#), "{shown:#?}");
+    assert_eq!((s.resources.pillar, s.resources.jobs), (ResourcePillar::Node, 3));
+    assert_eq!(said, 47, "{shown:#?}");
+    assert!(shown.iter().any(|l| l == r#"schedule.nightly: {"cron":"0 3 * * *","splay":"5m","maxrunning":1,"catch_up":true,"sls":["backup"],"test":true,"target":"T@ssh"}  # zagent.yaml:33"#), "{shown:#?}");
     assert!(!shown.join("\n").contains("s3cret"));
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::cidr::CidrBlock;
 use super::parse::TargetToken;
 use super::subdict::{self, CompareKind, MatchTree};
-use super::{MatchKind, TargetError, TargetSubject};
+use super::{MatchKind, SubjectRole, TargetError, TargetSubject};
 use crate::codes::top;
 use crate::glob::Glob;
 use crate::py_regex::{PyRegex, PyRegexError};
@@ -33,9 +33,10 @@ enum AtomMatcher {
     },
     Address(CidrBlock),
     Resource {
-        kind: Glob,
-        id: Option<Glob>,
+        kind: String,
+        id: Option<String>,
     },
+    Manager,
     /// Not usable; as in Salt, it does not match.
     Never,
 }
@@ -124,7 +125,8 @@ impl TargetAtom {
             Ok(AtomMatcher::Data { tree, how })
         };
         match kind {
-            MatchKind::Glob | MatchKind::ManagingMinion => Ok(AtomMatcher::Glob(Glob::new(text))),
+            MatchKind::Glob => Ok(AtomMatcher::Glob(Glob::new(text))),
+            MatchKind::ManagingMinion => Ok(AtomMatcher::Manager),
             MatchKind::List => Ok(AtomMatcher::List),
             // Groups are replaced by their words before the tree is evaluated.
             MatchKind::Nodegroup | MatchKind::Compound => Ok(AtomMatcher::Never),
@@ -145,9 +147,20 @@ impl TargetAtom {
             }),
             MatchKind::Resource => {
                 let (kind, id) = text.split_once(':').map_or((text, None), |(kind, id)| (kind, Some(id)));
-                Ok(AtomMatcher::Resource { kind: Glob::new(kind), id: id.map(Glob::new) })
+                Ok(AtomMatcher::Resource { kind: kind.to_owned(), id: id.map(str::to_owned) })
             }
         }
+    }
+
+    /// True when it is about resources and not about nodes.
+    pub(super) const fn addresses_resources(&self) -> bool {
+        matches!(self.kind, MatchKind::Resource | MatchKind::ManagingMinion)
+    }
+
+    /// True when a word is the `type:id` of the subject.
+    fn is_full_name(word: &str, subject: &dyn TargetSubject) -> bool {
+        let SubjectRole::Resource { kind, .. } = subject.role() else { return false };
+        word.split_once(':') == Some((kind, subject.id()))
     }
 
     /// Fails when the comparison cannot be evaluated.
@@ -159,22 +172,44 @@ impl TargetAtom {
     }
 
     pub(super) fn matches(&self, subject: &dyn TargetSubject) -> Result<bool, TargetError> {
+        let role = subject.role();
         Ok(match &self.matcher {
-            AtomMatcher::Glob(glob) => glob.matches(subject.id()),
-            AtomMatcher::List => self.text.split(',').any(|id| id == subject.id()),
+            AtomMatcher::Glob(glob) => glob.matches(subject.id()) || Self::is_full_name(&self.text, subject),
+            AtomMatcher::List => self.text.split(',').any(|id| {
+                let id = if role == SubjectRole::Node { id } else { id.trim() };
+                id == subject.id() || Self::is_full_name(id, subject)
+            }),
             AtomMatcher::Pcre(pattern) => {
                 let matched =
                     pattern.as_ref().map_err(Clone::clone).and_then(|p| p.matches_start(subject.id()));
                 matched.map_err(|error| TargetError::bad_regex(&error, &self.text, self.column))?
+            }
+            // What a resource gets as pillar is decided by the node; it says nothing about the resource.
+            AtomMatcher::Data { tree: MatchTree::Pillar, .. }
+                if matches!(role, SubjectRole::Resource { .. }) =>
+            {
+                false
             }
             AtomMatcher::Data { tree, how } => {
                 let mark = self.delimiter.map_or_else(|| DEFAULT_DELIMITER.to_owned(), String::from);
                 return subdict::matches(subject, *tree, &self.text, &mark, *how);
             }
             AtomMatcher::Address(block) => block.matches_subject(subject),
-            AtomMatcher::Resource { kind, id } => subject.resources().iter().any(|(own_kind, own_id)| {
-                kind.matches(own_kind) && id.as_ref().is_none_or(|id| id.matches(own_id))
-            }),
+            AtomMatcher::Resource { kind, id } => match role {
+                SubjectRole::Node => subject
+                    .resources()
+                    .iter()
+                    .any(|(own_kind, own_id)| kind == own_kind && id.as_ref().is_none_or(|id| id == own_id)),
+                SubjectRole::Manager => false,
+                SubjectRole::Resource { kind: own, .. } => {
+                    kind == own && id.as_ref().is_none_or(|id| id.is_empty() || id == subject.id())
+                }
+            },
+            AtomMatcher::Manager => match role {
+                SubjectRole::Node => self.text == subject.id(),
+                SubjectRole::Manager => false,
+                SubjectRole::Resource { manager, .. } => self.text == manager,
+            },
             AtomMatcher::Never => false,
         })
     }

@@ -55,6 +55,16 @@ impl Expr {
         }
     }
 
+    /// True when every comparison is about resources (`T@`, `M@`).
+    pub(super) fn addresses_resources_only(&self) -> bool {
+        match self {
+            Self::Atom(atom) => atom.addresses_resources(),
+            Self::Not(inner) => inner.addresses_resources_only(),
+            Self::All(parts) | Self::Any(parts) => parts.iter().all(Self::addresses_resources_only),
+            Self::Never => true,
+        }
+    }
+
     fn write_joined(parts: &[Self], word: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, part) in parts.iter().enumerate() {
             if i > 0 {

@@ -8,6 +8,9 @@
 //! (`G@os:Debian`, with another delimiter `G;@os;Debian`), or else a glob on the id. `not` without an operator before
 //! it means `and not`. Named groups are expanded word by word before the tree is built, as in Salt: a group of one
 //! level adds no parentheses, so `not N@group` negates only the group's first word.
+//!
+//! A resource is matched like a node: by its own id (or `type:id`), its own grains, `T@type`, `T@type:id` and `M@node`. Its pillar
+//! never matches. A target that consists of `T@` and `M@` only addresses resources: the node that manages them is not part of it.
 
 mod atom;
 mod cidr;
@@ -46,6 +49,28 @@ pub trait TargetSubject {
 
     /// The resources that the node manages, as `(type, id)`.
     fn resources(&self) -> Vec<(String, String)>;
+
+    /// What the subject is to the target.
+    fn role(&self) -> SubjectRole<'_> {
+        SubjectRole::Node
+    }
+}
+
+/// What is matched: a node, or a resource that a node manages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SubjectRole<'a> {
+    /// A node, in a top file or a rollout: `T@` matches when it manages such a resource.
+    #[default]
+    Node,
+    /// A node that was asked to run something on its resources: `T@` and `M@` mean resources, never the node itself.
+    Manager,
+    /// A resource.
+    Resource {
+        /// Its type.
+        kind: &'a str,
+        /// The id of the node that manages it.
+        manager: &'a str,
+    },
 }
 
 /// How the text of a target is read: `match:` in a top file.
@@ -74,9 +99,9 @@ pub enum MatchKind {
     /// Words, letters and operators: the default in a top file, without `match:`.
     #[default]
     Compound,
-    /// A type of resource that the node manages, or `type:id`.
+    /// A type of resource, or `type:id`; both literally.
     Resource,
-    /// The id of the node that manages a resource.
+    /// The id of the node that manages a resource, literally.
     ManagingMinion,
 }
 
@@ -215,7 +240,7 @@ impl Target {
     /// groups that are unknown, broken or contain themselves.
     pub fn matches(&self, subject: &dyn TargetSubject) -> Result<bool, TargetError> {
         let words = match &self.body {
-            TargetBody::Tree(expr) => return expr.check_regexes().and_then(|()| expr.matches(subject)),
+            TargetBody::Tree(expr) => return evaluate(expr, subject),
             TargetBody::Never => return Ok(false),
             TargetBody::Words(words) => group::expand(words, subject.nodegroups(), self.lenient)?,
             TargetBody::Group(name) => group::members(name, subject.nodegroups(), self.lenient)?,
@@ -223,10 +248,18 @@ impl Target {
         let ParsedTarget { expr, errors: faults } = parse::parse(&words);
         match (faults.into_iter().next(), expr) {
             (Some(fault), _) if !self.lenient => Err(fault),
-            (_, Some(expr)) => expr.check_regexes().and_then(|()| expr.matches(subject)),
+            (_, Some(expr)) => evaluate(&expr, subject),
             (_, None) => Ok(false),
         }
     }
+}
+
+fn evaluate(expr: &Expr, subject: &dyn TargetSubject) -> Result<bool, TargetError> {
+    expr.check_regexes()?;
+    if subject.role() == SubjectRole::Manager && expr.addresses_resources_only() {
+        return Ok(false);
+    }
+    expr.matches(subject)
 }
 
 impl fmt::Display for Target {
@@ -241,5 +274,7 @@ impl fmt::Display for Target {
 
 #[cfg(test)]
 mod property_tests;
+#[cfg(test)]
+mod resource_tests;
 #[cfg(test)]
 mod tests;

@@ -173,9 +173,18 @@ fn a_strict_target_names_the_invalid_group() {
 }
 
 #[test]
-fn resources_match_by_type_and_glob() {
+fn types_and_ids_of_resources_are_compared_literally() {
     let node = node();
-    for (text, want) in [("T@ssh:esx-*", true), ("T@s*", true), ("T@ssh:d1", false), ("M@web*", true)] {
+    for (text, want) in [
+        ("T@ssh", true),
+        ("T@ssh:esx-1", true),
+        ("T@ssh:esx-*", false),
+        ("T@s*", false),
+        ("T@ssh:d1", false),
+        ("T@ssh:", false),
+        ("M@web1", true),
+        ("M@web*", false),
+    ] {
         assert_eq!(Target::parse(text, MatchKind::Compound).unwrap().matches(&node), Ok(want), "{text}");
     }
 }
