@@ -294,6 +294,7 @@ impl Compiler {
         let mut compiled =
             self.lower_and_link(session, high).map_err(|diagnostics| self.add_context(diagnostics))?;
         compiled.warnings = self.add_context(Diagnostics(compiled.warnings)).0;
+        compiled.warnings.splice(0..0, self.options().warnings.iter().cloned());
         Ok(compiled)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zagent_config::mask::Secret;
 use zagent_config::value::MergeStrategy;
-use zagent_config::{Map, Value};
+use zagent_config::{Diagnostic, Map, Value};
 
 use crate::schema::Schema;
 
@@ -215,6 +215,8 @@ pub struct CompileOptions {
     pub pillar_merge: MergeStrategy,
     /// Concatenate lists when pillar data is merged (`pillar_merge_lists`).
     pub pillar_merge_lists: bool,
+    /// Included pillar SLS win over the one that includes them (`pillar_includes_override_sls`).
+    pub pillar_includes_override: bool,
     /// Pillar given by the caller; wins over the tree.
     pub pillar_override: Map,
     /// Pillar environment of the node; all environments when unset.
@@ -233,6 +235,8 @@ pub struct CompileOptions {
     pub jinja_sls_env: Map,
     /// Everything else of the configuration, as templates see it in `opts`.
     pub opts: Map,
+    /// Warnings about the configuration, for the output of the compile.
+    pub warnings: Vec<Diagnostic>,
     /// Limits for the tree.
     pub limits: TreeLimits,
     /// The pillar key that lists resources.
@@ -260,6 +264,7 @@ impl Default for CompileOptions {
             auto_order: true,
             pillar_merge: MergeStrategy::default(),
             pillar_merge_lists: false,
+            pillar_includes_override: false,
             pillar_override: Map::new(),
             pillar_env: None,
             state_env: None,
@@ -269,6 +274,7 @@ impl Default for CompileOptions {
             jinja_env: Map::new(),
             jinja_sls_env: Map::new(),
             opts: Map::new(),
+            warnings: Vec::new(),
             limits: TreeLimits::default(),
             resources_key: "resources".into(),
             resource: None,

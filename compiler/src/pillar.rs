@@ -462,20 +462,25 @@ impl PillarCompiler<'_> {
             return Some(own);
         };
         let including = IncludeParent { env, sls, is_init, spot: RenderedPos { file, pos: at } };
-        let merged = self.merge_includes(&including, &list, seen, variables);
+        let overrides = self.session.options().pillar_includes_override;
+        let below = overrides.then(|| own.clone());
+        let merged = self.merge_includes(&including, &list, below, (seen, variables));
         self.documents.push((file, own.clone()));
-        Some(merged.map_or(own.clone(), |merged| self.merge(&merged, &own)))
+        Some(match merged {
+            Some(merged) if overrides => merged,
+            Some(merged) => self.merge(&merged, &own),
+            None => own,
+        })
     }
 
-    /// The content of an include list, merged in order.
+    /// The content of an include list, merged in order, on top of `merged`.
     fn merge_includes(
         &mut self,
         by: &IncludeParent<'_>,
         list: &zagent_config::List,
-        seen: &mut ReadDocuments,
-        variables: &Map,
+        mut merged: Option<Value>,
+        (seen, variables): (&mut ReadDocuments, &Map),
     ) -> Option<Value> {
-        let mut merged: Option<Value> = None;
         // Salt applies the defaults of one include to the plain ones after it as well.
         let mut defaults = variables.clone();
         for (i, item) in list.iter().enumerate() {

@@ -25,6 +25,7 @@ pub mod redirect;
 mod repository_name;
 pub mod resources;
 pub mod salt_config;
+mod salt_options;
 pub mod settings;
 pub mod suggest;
 pub mod target;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::codes::configuration as code;
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::salt_options;
 use crate::suggest;
 use crate::value::{Map, MergeStrategy, Pos, Value};
 use crate::yaml::{self, ScalarSchema};
@@ -38,7 +39,7 @@ impl FromStr for TopMerge {
 }
 
 /// The Salt minion options that zagent uses, with Salt's defaults.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct SaltConfig {
     /// `id`.
     pub id: Option<String>,
@@ -84,6 +85,8 @@ pub struct SaltConfig {
     pub pillar_roots: Vec<(String, Vec<String>)>,
     /// The whole configuration as written, for `opts` in templates.
     pub opts: Map,
+    /// A warning for every option that would change a result in Salt and is not used here.
+    pub unused: Vec<Diagnostic>,
 }
 
 impl Default for SaltConfig {
@@ -111,6 +114,7 @@ impl Default for SaltConfig {
             file_roots: Vec::new(),
             pillar_roots: Vec::new(),
             opts: Map::new(),
+            unused: Vec::new(),
         }
     }
 }
@@ -177,6 +181,8 @@ impl SaltConfig {
         config.grains = reader.map("grains");
         config.file_roots = reader.roots("file_roots");
         config.pillar_roots = reader.roots("pillar_roots");
+        reader.check_flow_options();
+        config.unused = salt_options::unused(file, opts);
         config.opts = opts.clone();
         let mut diagnostics = reader.diagnostics;
         diagnostics.0.sort_by_key(|diagnostic| diagnostic.location.as_ref().map(|place| place.pos));
@@ -236,6 +242,16 @@ impl OptionReader<'_> {
         }
     }
 
+    /// Options that the run reads from `opts`.
+    fn check_flow_options(&mut self) {
+        if self.get("global_state_conditions").is_some_and(|value| value.as_map().is_none()) {
+            self.report_wrong_type("global_state_conditions", "a mapping of states to targets");
+        }
+        if self.get("state_max_parallel").is_some_and(|value| value.as_int().is_none()) {
+            self.report_wrong_type("state_max_parallel", "a number");
+        }
+    }
+
     /// A list of texts, or one text.
     fn texts(&mut self, name: &str) -> Vec<String> {
         match self.get(name).map(texts) {
@@ -288,8 +304,9 @@ mod tests {
 
     #[test]
     fn an_empty_file_gives_salts_defaults() {
-        assert_eq!(SaltConfig::read("minion", "").unwrap(), SaltConfig::default());
-        assert_eq!(SaltConfig::read("minion", "{}").unwrap(), SaltConfig::default());
+        let text = |config: SaltConfig| format!("{config:?}");
+        assert_eq!(text(SaltConfig::read("minion", "").unwrap()), text(SaltConfig::default()));
+        assert_eq!(text(SaltConfig::read("minion", "{}").unwrap()), text(SaltConfig::default()));
     }
 
     #[test]
@@ -309,7 +326,10 @@ mod tests {
             "file_roots": {"base": ["/srv/salt"]}, "mine": [1]}"#,
         )
         .unwrap();
-        assert_eq!(yaml, json);
+        let without_places =
+            |config: &SaltConfig| format!("{:?}", SaltConfig { opts: Map::new(), ..config.clone() });
+        assert_eq!(without_places(&yaml), without_places(&json));
+        assert_eq!(yaml.opts, json.opts);
         assert!(yaml.failhard && yaml.state_auto_order);
         assert_eq!(yaml.pillar_source_merging_strategy, MergeStrategy::Overwrite);
         assert_eq!((yaml.saltenv.as_deref(), yaml.pillarenv.as_deref()), (Some("dev"), Some("dev")));

@@ -165,6 +165,7 @@ pub(crate) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<
         auto_order: config.state_auto_order,
         pillar_merge: config.pillar_source_merging_strategy,
         pillar_merge_lists: config.pillar_merge_lists,
+        pillar_includes_override: config.pillar_includes_override_sls,
         pillar_env: config.pillarenv.or(options.pillar_env),
         state_env: config.saltenv.or(options.state_env),
         nodegroups: config.nodegroups,
@@ -173,6 +174,7 @@ pub(crate) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<
         jinja_env: config.jinja_env,
         jinja_sls_env: config.jinja_sls_env,
         opts: config.opts,
+        warnings: config.unused,
         ..options
     })
 }

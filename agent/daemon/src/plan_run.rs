@@ -23,8 +23,8 @@ use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
 use zagent_run::history::{self, History};
 use zagent_run::{
-    LockError, RunMode, RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher, StateOutcome,
-    StateRun, StateRunError,
+    GlobalConditions, LockError, RunMode, RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher,
+    StateOutcome, StateRun, StateRunError,
 };
 use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
@@ -139,8 +139,11 @@ impl PlanRun<'_> {
 
     /// Applies the plan to the host, or predicts the changes.
     fn converge(&self, progress: &dyn RunProgress, mask: &SecretMask) -> Result<RunReport, AgentError> {
-        let failhard = self.job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
+        let opts = &self.job.inputs.options.opts;
+        let failhard = opts.get("failhard").is_some_and(Value::is_truthy);
+        let max_parallel = opts.get("state_max_parallel").and_then(Value::as_int);
         let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
+        let conditions = GlobalConditions::evaluate(opts, &host).map_err(AgentError::failed)?;
         let paths = self.job.settings.paths();
         let files = CachedFiles::new(&*self.job.states);
         let turn = StateRun {
@@ -153,6 +156,8 @@ impl PlanRun<'_> {
             pillar: &self.planned.pillar,
             compat: self.job.compat,
             failhard,
+            conditions: &conditions,
+            max_parallel: max_parallel.and_then(|most| usize::try_from(most).ok()).filter(|most| *most > 0),
             schedule: match self.job.compat {
                 Compat::Salt => RunSchedule::Ordered,
                 Compat::Strict => self.job.settings.run.schedule,

@@ -71,6 +71,12 @@ impl ConvergeResult {
         Self::new(Some(false), failure.result)
     }
 
+    /// A state that `global_state_conditions` keeps from running, in Salt's words.
+    pub(crate) fn denied() -> Self {
+        let comment = "Failed to meet global state conditions. State not called.";
+        Self { guarded: true, ..Self::new(None, ApplyResult::new(comment, Map::new())) }
+    }
+
     pub(crate) fn unknown(why: impl std::fmt::Display) -> Self {
         let done = ApplyResult::new(format!("unknown: {why}"), Map::new());
         Self { unknown: true, failure_unknown: true, unpredicted: Effects::ALL, ..Self::new(None, done) }
@@ -90,6 +96,8 @@ pub(crate) struct StateTask<'p> {
     pub(crate) should_react: ShouldReact,
     /// It is a listener: only its reaction counts.
     pub(crate) is_listener: bool,
+    /// `global_state_conditions` keep it from running.
+    pub(crate) is_denied: bool,
     /// What it waits for would change the host in a way that a look cannot see.
     pub(crate) prior_effects: PriorEffects,
     pub start: Timestamp,
@@ -163,6 +171,9 @@ impl StateTask<'_> {
     }
 
     fn attempt_and_react(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
+        if self.is_listener && self.is_denied {
+            return ConvergeResult::denied();
+        }
         if self.is_listener {
             return self.run_reaction(ctx);
         }
@@ -214,6 +225,7 @@ impl StateTask<'_> {
                 guarded: true,
                 ..ConvergeResult::new(Some(true), ApplyResult::new(comment, Map::new()))
             },
+            Ok(GuardDecision::Run) if self.is_denied => return ConvergeResult::denied(),
             Ok(GuardDecision::Run) => self.check_and_apply(ctx),
             Err(failure) => ConvergeResult::failed(failure),
         };

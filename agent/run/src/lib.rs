@@ -12,6 +12,7 @@ pub mod samples;
 pub mod tally;
 
 pub mod converge;
+pub(crate) mod global_conditions;
 pub mod graph;
 pub mod guard;
 pub(crate) mod listeners;
@@ -28,6 +29,7 @@ pub mod slot;
 pub(crate) mod state_locks;
 pub(crate) mod state_run;
 
+pub use global_conditions::GlobalConditions;
 pub(crate) use lock::RunLock;
 pub use lock::{LockError, NoRun};
 pub use outcome::{

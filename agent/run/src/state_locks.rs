@@ -19,6 +19,11 @@ impl StateLocks {
         self.0.push((state, wanted));
     }
 
+    /// The states that hold something, or run without holding anything.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|(state, _)| *state)
+    }
+
     /// Gives back what a state held.
     pub(crate) fn release(&mut self, state: usize) {
         self.0.retain(|(holder, _)| *holder != state);

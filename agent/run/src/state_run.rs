@@ -22,8 +22,8 @@ use zagent_config::{Map, SecretMask, Value};
 use super::outcome::{FileLines, IRREVERSIBLE, LEFT_ALONE, OutcomeDraft};
 use super::runner::{self, RunCtx, RunFs, RunnerSettings};
 use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger, StateOutcome};
-use crate::RunProgress;
 use crate::secret_files::SecretFiles;
+use crate::{GlobalConditions, RunProgress};
 use zagent_config::error_chain;
 use zagent_host::disk::Disk;
 use zagent_host::fs::{FileSystem, FsError, Overlay};
@@ -96,6 +96,10 @@ pub struct StateRun<'a> {
     pub compat: Compat,
     /// The first failure ends the run.
     pub failhard: bool,
+    /// Which states may run at all.
+    pub conditions: &'a GlobalConditions,
+    /// How many states with `parallel: true` run at a time.
+    pub max_parallel: Option<usize>,
     /// In which order, when the order does not say.
     pub schedule: RunSchedule,
     /// How many at a time, when the order does not say.
@@ -166,6 +170,7 @@ impl StateRun<'_> {
             jobs: self.order.jobs.or(self.jobs).unwrap_or_else(default_jobs),
             timeout: self.order.timeout.or(self.timeout),
             failhard: self.failhard,
+            max_parallel: self.max_parallel,
         };
         let cache = self.paths.downloads();
         let secrets = Arc::new(self.load_secret_files()?);
@@ -177,6 +182,7 @@ impl StateRun<'_> {
                 files: self.files,
                 host: self.host,
                 pillar: self.pillar,
+                conditions: self.conditions,
                 cache: &cache,
                 spare,
                 cancel,

@@ -16,11 +16,11 @@ use super::error::TemplateError;
 use super::filters::{self, FilterHost};
 use super::import::{self, CurrentTemplate, RENDER_VARIABLE, RenderState};
 use super::lines::LineMap;
-use super::object::{self, budget};
+use super::object::{self, RefusedUndefined, budget};
 use super::source::{Syntax, normalize_newlines};
 use super::template_sources::{LoadedTemplate, SharedFileTree, TemplateName, TemplateSources};
 use super::{call, diagnostic, globals, methods, operator_filters, tests};
-use crate::{CompileOptions, TreeLimits};
+use crate::{Compat, CompileOptions, TreeLimits};
 
 /// The maximum nesting that minijinja allows: its stack is not larger.
 const DEPTH_LIMIT: usize = 500;
@@ -69,7 +69,7 @@ impl JinjaEngine {
         shared: Vec<(String, Value)>,
     ) -> Self {
         let sources = Arc::new(TemplateSources::new(files, options.limits));
-        let mut env = new_environment(&options.limits, host);
+        let mut env = new_environment(options, host);
         let loader = Arc::clone(&sources);
         env.set_loader(move |name| loader.load(name));
         let globals = env.globals().map(|(name, _)| name.to_owned()).collect();
@@ -223,12 +223,17 @@ impl JinjaEngine {
 }
 
 /// minijinja as Salt's Jinja: strict, limited, with Salt's filters, tests and functions and no others.
-fn new_environment(limits: &TreeLimits, host: &Arc<dyn FilterHost>) -> Environment<'static> {
+fn new_environment(options: &CompileOptions, host: &Arc<dyn FilterHost>) -> Environment<'static> {
+    let limits = &options.limits;
+    let refused = match options.compat {
+        Compat::Salt => RefusedUndefined::InDicts,
+        Compat::Strict => RefusedUndefined::Everywhere,
+    };
     let mut env = Environment::empty();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_unknown_method_callback(methods::unknown_method);
-    env.set_formatter(print_value);
+    env.set_formatter(move |out, state, value| print_value(out, state, value, refused));
     // Undefined values then know their expression; the values of variables stay out of messages.
     env.set_debug(true);
     env.set_auto_reload(false);
@@ -273,7 +278,12 @@ impl io::Write for LimitedOutput {
 }
 
 /// Prints a value as Python's `str` does.
-fn print_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+fn print_value(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Value,
+    refused: RefusedUndefined,
+) -> Result<(), Error> {
     if value.is_undefined() {
         return Ok(());
     }
@@ -285,7 +295,7 @@ fn print_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -
         operator_filters::count_output(state, text.len())?;
         return out.write_str(text).map_err(Error::from);
     }
-    let text = object::py_str_printed(value)?;
+    let text = object::py_str_printed(value, refused)?;
     operator_filters::count_output(state, text.len())?;
     out.write_str(&text).map_err(Error::from)
 }

@@ -14,4 +14,5 @@ codes! {
     NODE_ID ZA0011 "invalid name";
     SALT_CONFIG ZA0012 "invalid Salt configuration";
     UNTRUSTED ZA0013 "file can be changed by others";
+    SALT_OPTION ZA0014 "Salt option is not used";
 }

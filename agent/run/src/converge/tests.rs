@@ -79,6 +79,7 @@ fn task(what: &'static str, args: &str, how: ConvergeMode) -> (StateTask<'static
         mode: how,
         should_react: ShouldReact::No,
         is_listener: false,
+        is_denied: false,
         prior_effects: PriorEffects::default(),
         start: Timestamp::now(),
         started_at: Instant::now(),

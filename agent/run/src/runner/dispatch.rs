@@ -35,6 +35,9 @@ impl<'p> Runner<'_, 'p> {
         if cost == CheckCost::Light && (task.mode != ConvergeMode::Apply || self.is_in_sync(&mut task)) {
             return self.run_inline(task);
         }
+        if self.is_parallel_full(task.index) {
+            return self.blocked.push(task);
+        }
         self.aggregate(&mut task);
         let ordered = self.settings.schedule == RunSchedule::Ordered;
         let aside = ordered && !task.is_listener && self.graph.nodes[task.index].parallel;
@@ -42,6 +45,13 @@ impl<'p> Runner<'_, 'p> {
         self.run_ctx.tell_started(task.index, &task.tag);
         self.locks.acquire(task.index, resources);
         self.pool.send_task(task, number);
+    }
+
+    /// True for a state with `parallel: true` when as many of them run as may.
+    fn is_parallel_full(&self, index: usize) -> bool {
+        let is_parallel = |index: usize| self.graph.nodes[index].parallel;
+        let running = || self.locks.holders().filter(|&index| is_parallel(index)).count();
+        is_parallel(index) && self.settings.max_parallel.is_some_and(|most| running() >= most)
     }
 
     /// Tells a state which others of its kind are ready too, so that one act may serve them all.
@@ -84,7 +94,7 @@ impl<'p> Runner<'_, 'p> {
 
     /// How long a state may take, and what it touches.
     fn cost_and_locks(&self, task: &mut StateTask<'p>) -> (CheckCost, Vec<LockKey>) {
-        if self.is_settled_by_guard(task) {
+        if self.is_settled_by_guard(task) || (task.is_denied && !guard::runs_command(&task.chunk)) {
             return (CheckCost::Instant, Vec::new());
         }
         let light = !guard::runs_command(&task.chunk) && !converge::is_slow(&task.chunk);

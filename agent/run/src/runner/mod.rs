@@ -30,8 +30,8 @@ use super::graph::RunGraph;
 use super::queue::{RankedGraph, RunQueue};
 use super::state_locks::StateLocks;
 use super::{RunMode, StateOutcome};
-use crate::RunProgress;
 use crate::secret_files::SecretFiles;
+use crate::{GlobalConditions, RunProgress};
 use zagent_host::CancelToken;
 use zagent_host::Machine;
 use zagent_host::fs::FileSystem;
@@ -65,6 +65,8 @@ pub struct RunnerSettings {
     pub timeout: Option<Duration>,
     /// The first failure ends the run.
     pub failhard: bool,
+    /// How many states with `parallel: true` run at a time; as many as `jobs` when unset.
+    pub max_parallel: Option<usize>,
 }
 
 /// Where a run takes place.
@@ -82,6 +84,8 @@ pub struct RunCtx<'a> {
     pub host: &'a dyn TemplateHost,
     /// The pillar.
     pub pillar: &'a Value,
+    /// Which states may run at all.
+    pub conditions: &'a GlobalConditions,
     /// Where downloads are kept.
     pub cache: &'a Path,
     /// Where new ones are put.

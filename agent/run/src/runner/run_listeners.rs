@@ -74,6 +74,7 @@ impl Runner<'_, '_> {
             mode: how,
             should_react: ShouldReact::Yes,
             is_listener: true,
+            is_denied: !self.run_ctx.conditions.allow(&chunk, "mod_watch"),
             prior_effects: PriorEffects::default(),
             start: Timestamp::now(),
             started_at: Instant::now(),

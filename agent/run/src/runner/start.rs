@@ -117,6 +117,7 @@ impl<'p> Runner<'_, 'p> {
             RunMode::Test => ConvergeMode::Simulate,
             RunMode::Apply | RunMode::Revert => ConvergeMode::Apply,
         };
+        let is_denied = !self.run_ctx.conditions.allow(chunk, &chunk.fun);
         let chunk = match catch_unwind(AssertUnwindSafe(|| slot::fill_slots(chunk, self.run_ctx.host))) {
             Ok(chunk) => chunk,
             Err(panic) => {
@@ -133,6 +134,7 @@ impl<'p> Runner<'_, 'p> {
             mode: how,
             should_react: react,
             is_listener: false,
+            is_denied,
             prior_effects: self.prior_effects(index),
             start: Timestamp::now(),
             started_at: Instant::now(),

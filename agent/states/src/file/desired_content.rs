@@ -7,8 +7,8 @@ use std::sync::Arc;
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Map, Value};
 
-use super::contents;
 use super::sources::{ContentBytes, ContentLocation, FileSource, FileSources, parse_location};
+use super::{contents, sources};
 use crate::exec_function;
 use crate::{ChunkArgs, FileTemplate, StateCtx, StateError};
 
@@ -39,6 +39,8 @@ enum ContentOrigin {
     Grains(Value),
     /// From elsewhere.
     Source(FileSources),
+    /// An empty list of sources, and whether contents are given beside it.
+    NoSource(bool),
     /// Made by the state itself, to the byte.
     Text(Arc<str>),
 }
@@ -71,6 +73,11 @@ impl DesiredContent {
             .filter_map(|key| args.get(key).map(|value| (key, value)))
             .collect();
         let sources = FileSources::read(args)?;
+        let allow_empty = args.flag("allow_empty", true);
+        if allow_empty && args.get("contents").is_some_and(is_empty_list) {
+            return Err(malformed_contents());
+        }
+        let is_sourceless = args.get("source").is_some_and(is_empty_list);
         let origin = match (given.as_slice(), sources) {
             ([_, ..], Some(_)) => {
                 return Err(StateError::new(
@@ -82,6 +89,7 @@ impl DesiredContent {
                     "Only one of 'contents', 'contents_pillar', and 'contents_grains' is permitted",
                 ));
             }
+            (given, None) if is_sourceless => ContentOrigin::NoSource(!given.is_empty()),
             ([], Some(sources)) => ContentOrigin::Source(sources),
             ([], None) => ContentOrigin::Nothing,
             ([("contents", value)], None) => ContentOrigin::Contents((*value).clone()),
@@ -98,7 +106,7 @@ impl DesiredContent {
             variables,
             encoding: encoding.map(|e| errors().map(|errors| (e, errors))).transpose()?,
             newline: args.flag("contents_newline", true),
-            allow_empty: args.flag("allow_empty", true),
+            allow_empty,
             delimiter: args.text("contents_delimiter")?,
             reads_host: Cell::default(),
         })
@@ -134,7 +142,7 @@ impl DesiredContent {
 
     /// True when the state says what the file holds.
     pub(crate) const fn is_specified(&self) -> bool {
-        !matches!(self.origin, ContentOrigin::Nothing)
+        !matches!(self.origin, ContentOrigin::Nothing | ContentOrigin::NoSource(false))
     }
 
     /// The sources, when it comes from one.
@@ -162,6 +170,7 @@ impl DesiredContent {
     ) -> Result<Option<RenderedContent>, StateError> {
         let (given, what) = match &self.origin {
             ContentOrigin::Nothing => return Ok(None),
+            ContentOrigin::NoSource(_) => return Err(unmanageable_error(sources::none_found_error())),
             ContentOrigin::Source(sources) => {
                 return self.content_from_source(ctx, env, file, sources).map(Some);
             }
@@ -185,6 +194,9 @@ impl DesiredContent {
                 "{what} value would result in empty contents. Set allow_empty to True to allow the managed file to be \
                  empty."
             )));
+        }
+        if is_empty_list(&given) {
+            return Err(malformed_contents());
         }
         let bytes = contents::join_contents(&given, self.newline);
         let bytes = match &self.template {
@@ -219,13 +231,19 @@ impl DesiredContent {
     ) -> Result<RenderedContent, StateError> {
         let found = sources.find_source(ctx, env, file).map_err(unmanageable_error)?;
         let bytes = match &self.template {
+            Some(_) if parse_location(&found.source.text) == ContentLocation::Local(file) => {
+                return Err(unmanageable_error("Source file cannot be the same as destination"));
+            }
             Some(kind) => {
                 let (env, path) = template_path(env, &found.source);
                 let at = TemplateOrigin { env, path, source: Some(&found.source.text) };
                 self.render_template(ctx, at, file, kind, &found.bytes)
                     .map_err(|failure| unmanageable_error(failure.result.comment))?
             }
-            None => found.bytes,
+            None => match sources.local_mismatch(ctx, env, file, &found).map_err(unmanageable_error)? {
+                Some(mismatch) => return Err(StateError::new(mismatch)),
+                None => found.bytes,
+            },
         };
         Ok(RenderedContent { bytes, mode: found.mode })
     }
@@ -267,6 +285,17 @@ impl DesiredContent {
         self.reads_host.set(exec_function::call_count() != before);
         Ok(ContentBytes::Owned(text.into_bytes()))
     }
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_list().is_some_and(|list| list.is_empty())
+}
+
+fn malformed_contents() -> StateError {
+    StateError::new(
+        "Contents specified by contents/contents_pillar/contents_grains is not a string or list of strings, and is \
+         not binary data. SLS is likely malformed.",
+    )
 }
 
 fn unmanageable_error(error: impl std::fmt::Display) -> StateError {

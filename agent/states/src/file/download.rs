@@ -171,7 +171,7 @@ fn read_download(path: &Path, url: &str) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|e| download_error(url, &e.to_string()))
 }
 
-fn digest_mismatch(sum: &FileDigest, url: &str, got: &str) -> String {
+pub(crate) fn digest_mismatch(sum: &FileDigest, url: &str, got: &str) -> String {
     format!(
         "Specified {} checksum for {} ({}) does not match actual checksum ({}). If the 'source_hash' value refers to a \
          remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",

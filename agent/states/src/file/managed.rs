@@ -182,10 +182,8 @@ impl FileManaged {
 
     /// The file when it is there with the digest that its source has: nobody needs to be asked for the content then.
     fn unchanged_stat(&self, ctx: &StateCtx<'_>) -> Result<Option<Stat>, StateError> {
-        let Some(sources) = self.desired.sources().filter(|s| s.is_remote() && !self.desired.is_template())
-        else {
-            return Ok(None);
-        };
+        let is_settled = |s: &&FileSources| !self.desired.is_template() && (s.is_remote() || !self.keep_mode);
+        let Some(sources) = self.desired.sources().filter(is_settled) else { return Ok(None) };
         let Some(found) = ctx.fs.stat(&self.path)?.filter(|found| found.kind == FileKind::File) else {
             return Ok(None);
         };

@@ -205,13 +205,56 @@ impl FileSources {
         env: &str,
         file: &str,
     ) -> Result<Option<FileDigest>, String> {
-        let [only] = self.list.as_slice() else { return Ok(None) };
-        match (parse_location(&only.text), &self.hash) {
-            (ContentLocation::Web(url), Some(hash)) if !self.skip_verify => {
-                self.lookup_digest(ctx, env, file, url, hash).map(Some)
+        match self.list.as_slice() {
+            [only] => self.written_digest(ctx, env, file, only),
+            _ => Ok(None),
+        }
+    }
+
+    /// The digest that is written for a source; nothing when there is none, or for one of the tree.
+    fn written_digest(
+        &self,
+        ctx: &StateCtx<'_>,
+        env: &str,
+        file: &str,
+        source: &FileSource,
+    ) -> Result<Option<FileDigest>, String> {
+        let is_verified =
+            matches!(parse_location(&source.text), ContentLocation::Web(_) | ContentLocation::Local(_));
+        match source.hash.as_ref().or(self.hash.as_ref()) {
+            Some(hash) if is_verified && !self.skip_verify => {
+                self.lookup_digest(ctx, env, file, &source.text, hash).map(Some)
             }
             _ => Ok(None),
         }
+    }
+
+    /// Why a source of this host is refused: it does not have the digest that is written for it.
+    ///
+    /// # Errors
+    /// Fails in Salt's words when the digest cannot be had.
+    pub(crate) fn local_mismatch(
+        &self,
+        ctx: &StateCtx<'_>,
+        env: &str,
+        file: &str,
+        found: &FoundSource,
+    ) -> Result<Option<String>, String> {
+        if !matches!(parse_location(&found.source.text), ContentLocation::Local(_)) {
+            return Ok(None);
+        }
+        let Some(sum) = self.written_digest(ctx, env, file, &found.source)? else { return Ok(None) };
+        let got = sum.algorithm.digest(&found.bytes);
+        if got == sum.digits {
+            return Ok(None);
+        }
+        let is_there = ctx.fs.stat(Path::new(file)).map_err(|e| error_chain(&e))?.is_some();
+        Ok(Some(if is_there {
+            download::digest_mismatch(&sum, &found.source.text, &got)
+        } else {
+            let (name, digits) = (sum.algorithm.name(), &sum.digits);
+            format!("Specified {name} checksum for {file} ({digits}) does not match actual checksum ({got})")
+        }))
     }
 
     /// The source that counts, with what it holds.
@@ -421,7 +464,7 @@ fn missing_source(source: &FileSource, env: &str) -> String {
     }
 }
 
-fn none_found_error() -> String {
+pub(crate) fn none_found_error() -> String {
     "none of the specified sources were found".into()
 }
 

@@ -230,13 +230,13 @@ impl DirEnv {
         open: &mut Vec<PathBuf>,
         found: &mut ListingBuilder,
     ) -> Result<(), String> {
+        if let Some(target) =
+            std::fs::read_link(link).ok().and_then(|t| t.into_os_string().into_string().ok())
+        {
+            found.links.insert((shown.clone(), target));
+        }
         match link.canonicalize() {
             Ok(real) if real.starts_with(self.real_root()?) => {
-                if let Some(target) =
-                    std::fs::read_link(link).ok().and_then(|t| t.into_os_string().into_string().ok())
-                {
-                    found.links.insert((shown.clone(), target));
-                }
                 if real.is_dir() {
                     found.dirs.insert(shown.clone());
                     return self.visit(&real, &shown, open, found);
@@ -246,7 +246,7 @@ impl DirEnv {
                 }
                 Ok(())
             }
-            // Not listed; an access by name gets an error with the reason.
+            // Listed as a link only; an access by name gets an error with the reason.
             _ => Ok(()),
         }
     }

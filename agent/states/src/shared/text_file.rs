@@ -167,24 +167,28 @@ pub(crate) fn read_source(
     source: &str,
     ctx: &StateCtx<'_>,
 ) -> Result<String, StateError> {
-    let env = args.chunk.env.to_string();
+    let (mut env, mut path) = (args.chunk.env.to_string(), source);
     let missing = || StateError::new(format!("Source file {source} is missing"));
-    let bytes = if let Some(path) = source.strip_prefix("salt://") {
-        let path = path.split('?').next().unwrap_or_default();
-        ctx.files.read(&env, path).map_err(StateError::new)?.ok_or_else(missing)?.to_vec()
-    } else if source.starts_with('/') {
-        let path = Path::new(source);
-        ctx.fs.stat(path)?.ok_or_else(missing)?;
-        ctx.fs.read(path)?
-    } else if let ContentLocation::Web(_) = parse_location(source) {
-        let found =
-            FileSources::single(source, args)?.find_source(ctx, &env, source).map_err(StateError::new)?;
-        found.bytes.to_vec()
-    } else {
-        let shown = redact_logins(source);
-        return Err(StateError::new(format!(
-            "the source {shown} must be `salt://…`, `https://…` or a path on the host"
-        )));
+    let bytes = match parse_location(source) {
+        ContentLocation::Tree(own, below) => {
+            (env, path) = (own.map_or(env, str::to_owned), below);
+            ctx.files.read(&env, path).map_err(StateError::new)?.ok_or_else(missing)?.to_vec()
+        }
+        ContentLocation::Local(file) if file.starts_with('/') => {
+            ctx.fs.stat(Path::new(file))?.ok_or_else(missing)?;
+            ctx.fs.read(Path::new(file))?
+        }
+        ContentLocation::Web(_) => {
+            let found =
+                FileSources::single(source, args)?.find_source(ctx, &env, source).map_err(StateError::new)?;
+            found.bytes.to_vec()
+        }
+        ContentLocation::Local(_) | ContentLocation::Foreign(_) => {
+            let shown = redact_logins(source);
+            return Err(StateError::new(format!(
+                "the source {shown} must be `salt://…`, `https://…` or a path on the host"
+            )));
+        }
     };
     let text = String::from_utf8(bytes).map_err(|_| StateError::new(format!("{source} is not text")))?;
     match args.text("template")?.as_deref() {
@@ -194,8 +198,7 @@ pub(crate) fn read_source(
             for (key, value) in args.map("context")?.unwrap_or_default().iter() {
                 variables.insert(key.clone(), value.clone());
             }
-            let path = source.trim_start_matches("salt://").to_owned();
-            let template = crate::FileTemplate { env, path, source: text, variables };
+            let template = crate::FileTemplate { env, path: path.to_owned(), source: text, variables };
             ctx.templates.render(&template).map_err(StateError::new)
         }
         Some(other) => Err(StateError::new(format!("`template` knows jinja only, not {other}"))),
@@ -215,6 +218,26 @@ mod tests {
 
     use super::*;
     use crate::testing::{StateTestBed, chunk};
+
+    #[test]
+    fn a_source_is_of_the_environment_that_it_names() {
+        let mut test_bed = StateTestBed::new();
+        let [base, dev] = ["base", "dev"].map(|env| test_bed.dir.path().join(env));
+        for (dir, text) in [(&base, "base\n"), (&dev, "dev\n")] {
+            std::fs::create_dir(dir).unwrap();
+            std::fs::write(dir.join("k"), text).unwrap();
+        }
+        let files = crate::file_tree::DirFiles::new().with_env("base", base).with_env("dev", dev);
+        test_bed.files = Box::new(files);
+        let chunk = chunk("ssh_auth.present", "k", "{}");
+        let read = |source: &str| {
+            read_source(&ChunkArgs::new(&chunk), source, &test_bed.scene()).map_err(|f| f.result.comment)
+        };
+        assert_eq!(read("salt://k"), Ok("base\n".into()));
+        assert_eq!(read("salt://k?saltenv=dev"), Ok("dev\n".into()));
+        let missing = "Source file salt://k?saltenv=prod is missing";
+        assert_eq!(read("salt://k?saltenv=prod"), Err(missing.into()));
+    }
 
     #[test]
     fn a_source_of_the_web_has_the_digest_that_is_said() {

@@ -36,8 +36,8 @@ pub use self::lazy::{LazyDict, LazySource};
 pub(super) use self::list::counted_tuple;
 pub use self::list::{PyList, list, resolve_index, tuple};
 pub use self::repr::{
-    float_text, is_printable, object_address, py_str, py_str_checked, py_str_printed, repr, write_repr,
-    write_str,
+    RefusedUndefined, float_text, is_printable, object_address, py_str, py_str_checked, py_str_printed, repr,
+    write_repr, write_str,
 };
 pub use self::view::{BoundMethod, DictView, ViewKind};
 pub(super) use self::watch::watch_dict;

@@ -11,6 +11,7 @@ use minijinja::{Error, ErrorKind};
 
 use super::budget::{self, MAX_DEPTH};
 use super::{DictView, PyDict, PyList, is_native_sequence, items_of, pairs_of};
+use crate::jinja::methods::args::undefined_error;
 use crate::yaml::yaml_dquote;
 
 /// Python's `str()`.
@@ -36,9 +37,18 @@ pub fn py_str_checked(what: &str, value: &Value) -> Result<String, Error> {
 /// that YAML reads them back.
 ///
 /// # Errors
-/// As [`py_str_checked`].
-pub fn py_str_printed(value: &Value) -> Result<String, Error> {
-    check_written("print", value, ReprWriter { is_printed: true, ..ReprWriter::new() })
+/// As [`py_str_checked`], and for an undefined value inside that is refused.
+pub fn py_str_printed(value: &Value, refused: RefusedUndefined) -> Result<String, Error> {
+    check_written("print", value, ReprWriter { printed: Some(refused), ..ReprWriter::new() })
+}
+
+/// Where an undefined value inside a printed one is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedUndefined {
+    /// As a value of a dictionary that is printed, or of one in it. Salt prints `Undefined` for one in a list.
+    InDicts,
+    /// Everywhere.
+    Everywhere,
 }
 
 fn check_written(what: &str, value: &Value, mut writer: ReprWriter) -> Result<String, Error> {
@@ -48,6 +58,9 @@ fn check_written(what: &str, value: &Value, mut writer: ReprWriter) -> Result<St
     }
     let mut out = String::new();
     writer.value(value, &mut out);
+    if let Some(undefined) = writer.undefined {
+        return Err(undefined_error(&undefined));
+    }
     if writer.left == 0 {
         return Err(budget::too_large(what));
     }
@@ -81,8 +94,12 @@ struct ReprWriter {
     is_cut: bool,
     /// Containers that may still be written.
     left: usize,
-    /// Dictionary values are written so that YAML can read them.
-    is_printed: bool,
+    /// Dictionary values are written so that YAML can read them, and undefined values are refused.
+    printed: Option<RefusedUndefined>,
+    /// Lists that are being written.
+    lists: usize,
+    /// The first undefined value that is refused.
+    undefined: Option<Value>,
 }
 
 /// Bytes of the limit that each container uses, however short it prints.
@@ -91,8 +108,17 @@ const CONTAINER_COST: usize = 64;
 impl ReprWriter {
     fn new() -> Self {
         let limit = budget::bytes().saturating_add(1);
-        Self { limit, open: Vec::new(), is_cut: false, left: limit / CONTAINER_COST, is_printed: false }
+        Self {
+            limit,
+            open: Vec::new(),
+            is_cut: false,
+            left: limit / CONTAINER_COST,
+            printed: None,
+            lists: 0,
+            undefined: None,
+        }
     }
+
     fn value(&mut self, value: &Value, out: &mut String) {
         if out.len() > self.limit {
             return;
@@ -103,7 +129,17 @@ impl ReprWriter {
             ValueKind::Bytes => write_bytes(value.as_bytes().unwrap_or_default(), out),
             ValueKind::Map => self.map(value, out),
             ValueKind::Seq | ValueKind::Iterable => self.sequence(value, out),
-            ValueKind::Undefined => out.push_str("Undefined"),
+            ValueKind::Undefined => {
+                let is_refused = match self.printed {
+                    Some(RefusedUndefined::Everywhere) => true,
+                    Some(RefusedUndefined::InDicts) => self.lists == 0,
+                    None => false,
+                };
+                if is_refused {
+                    self.undefined.get_or_insert_with(|| value.clone());
+                }
+                out.push_str("Undefined");
+            }
             _ => {
                 let _ = write!(out, "{value}");
             }
@@ -123,7 +159,7 @@ impl ReprWriter {
             }
             self.value(k, out);
             out.push_str(": ");
-            match v.as_str().filter(|_| self.is_printed && v.kind() == ValueKind::String) {
+            match v.as_str().filter(|_| self.printed.is_some() && v.kind() == ValueKind::String) {
                 Some(text) if text.contains(['\n', '\r', '\t']) => out.push_str(&yaml_dquote(text)),
                 _ => self.value(v, out),
             }
@@ -153,6 +189,7 @@ impl ReprWriter {
             return;
         }
         out.push(open);
+        self.lists += 1;
         let items = items_of(value).unwrap_or_default();
         for (i, item) in items.iter().enumerate() {
             if i > 0 {
@@ -167,6 +204,7 @@ impl ReprWriter {
             out.push(',');
         }
         out.push(close);
+        self.lists -= 1;
         self.open.pop();
     }
 

@@ -6,6 +6,7 @@ use super::FileManaged;
 use crate::file::desired_content::RenderedContent;
 use crate::file::diff::{ContentDiff, content_diff, new_content_diff};
 use crate::file::perms::octal_mode;
+use crate::file::sources::FileSources;
 use crate::{CheckResult, StateCtx, StateError};
 use zagent_host::fs::{FileKind, Stat};
 
@@ -14,9 +15,13 @@ impl FileManaged {
         let path = self.path.display();
         let letters = self.perms.attrs_diff(ctx, &self.path)?;
         if letters.is_none() && self.perms.matches(ctx.machine, found) {
-            return Ok(CheckResult::in_sync(format!(
-                "File {path} exists with proper permissions. No changes made."
-            )));
+            let is_local = !self.desired.sources().is_some_and(FileSources::is_remote);
+            let words = if self.replace && is_local {
+                "is in the correct state"
+            } else {
+                "exists with proper permissions. No changes made."
+            };
+            return Ok(CheckResult::in_sync(format!("File {path} {words}")));
         }
         let mut changes = self.perms.changes(ctx.machine, found);
         self.add_attrs(&mut changes, letters.is_some());

@@ -1,0 +1,7 @@
+include:
+  - q
+  - r:
+      key: k
+x: own
+k: {a: own}
+l: [1]
