@@ -13,9 +13,12 @@ use std::io::{self, IsTerminal, Write};
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 use zagent_config::mask::mask_message;
 
 /// Sends warnings to stderr; with `-v` also actions, with `-vv` every command. The daemon logs its actions by
@@ -28,14 +31,22 @@ pub fn init() {
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
-    let log = tracing_subscriber::fmt().with_writer(|| MaskedStderr).with_max_level(level);
+    let log = tracing_subscriber::fmt::layer().with_writer(|| MaskedStderr);
+    let shown = tracing_subscriber::registry().with(shown_at(level));
     // Another subscriber may already be installed; it is kept.
     let _ = if is_journal() {
-        log.with_ansi(false).event_format(JournalFormat).try_init()
+        shown.with(log.with_ansi(false).event_format(JournalFormat)).try_init()
     } else {
         let log = log.with_ansi(std::io::stderr().is_terminal()).with_target(false);
-        if is_daemon(&args) { log.try_init() } else { log.without_time().try_init() }
+        if is_daemon(&args) { shown.with(log).try_init() } else { shown.with(log.without_time()).try_init() }
     };
+}
+
+/// Everything up to a level, and always the output that `logoutput` asks for.
+fn shown_at(level: LevelFilter) -> Targets {
+    Targets::new()
+        .with_default(level)
+        .with_target(zagent_states::exec::LOGGED_OUTPUT, level.max(LevelFilter::INFO))
 }
 
 /// Stderr, without the secrets that this process has read. The subscriber writes a line at a time.

@@ -23,7 +23,13 @@ impl Compiler {
         let session = self.state_session();
         let file = session.manual_file();
         let spot = RenderedPos { file, pos: Pos::NONE };
-        let lower = |chunk| LoweredChunk { chunk: Chunk { file, ..chunk }, name_order: 0, order: None, spot };
+        let lower = |chunk| LoweredChunk {
+            chunk: Chunk { file, ..chunk },
+            name_order: 0,
+            order: None,
+            spot,
+            subscriptions: Vec::new(),
+        };
         let lowered: Vec<LoweredChunk> = chunks.into_iter().map(lower).collect();
         let checked = match self.compat() {
             Compat::Strict => strict::check(session, &lowered).map(drop),

@@ -113,6 +113,18 @@ impl StrictChecker<'_> {
                 ArgsProblem::Conflict(names) => self.note_conflict(one, names),
             }
         }
+        self.check_with_module(one);
+    }
+
+    /// What the module itself would refuse in the run, unless it is reported already.
+    fn check_with_module(&mut self, one: &LoweredChunk) {
+        for fault in self.session.inputs.schema.arg_faults(&one.chunk) {
+            let at = one.chunk.args.entry(&fault.parameter).map_or(Pos::NONE, |entry| entry.at);
+            let text = format!("`{}.{}`: {}", one.chunk.state, one.chunk.fun, fault.message);
+            self.note_once(one, (&fault.parameter, at), |session, spot| {
+                session.diagnostic(codes::WRONG_KIND, spot, text).hint(fault.hint.clone())
+            });
+        }
     }
 
     fn check_value(&mut self, one: &LoweredChunk, (name, at): (&str, Pos), kinds: ParamKinds, value: &Value) {

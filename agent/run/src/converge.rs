@@ -6,7 +6,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the time of a state and its deadline begin here")]
 
-mod retry;
+mod file_details;
+pub(crate) mod retry;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -286,12 +287,16 @@ impl StateTask<'_> {
                 ended
             };
         }
-        match how {
-            _ if look.verdict == Verdict::InSync => ConvergeResult::new(Some(true), into_apply_result(look)),
+        let mut ended = match how {
+            _ if look.verdict == Verdict::InSync => {
+                return ConvergeResult::new(Some(true), into_apply_result(look));
+            }
             ConvergeMode::Apply => apply_and_verify(&mut **state, ctx),
             ConvergeMode::Simulate => simulate_apply(&mut **state, look, hidden | below, ctx),
-            ConvergeMode::CheckOnly => result_from_check(look),
-        }
+            ConvergeMode::CheckOnly => return result_from_check(look),
+        };
+        file_details::add(&self.chunk, ctx, &mut ended);
+        ended
     }
 
     fn run_reaction(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
@@ -454,7 +459,7 @@ fn simulate_assuming(state: &mut dyn State, hidden: Effects, ctx: &StateCtx<'_>)
 }
 
 fn into_apply_result(look: CheckResult) -> ApplyResult {
-    ApplyResult { changes: look.changes, comment: look.comment, diff: look.diff, ..ApplyResult::default() }
+    ApplyResult { changes: look.changes, comment: look.comment, diff: look.diff, details: look.details }
 }
 
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

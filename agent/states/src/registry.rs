@@ -3,7 +3,7 @@
 //! A new module is a folder of its own and one row of `MODULES` in `lib.rs`.
 
 use zagent_compiler::Chunk;
-use zagent_compiler::schema::Schema;
+use zagent_compiler::schema::{ArgCheck, Schema};
 use zagent_config::Value;
 
 use crate::{BuildResult, ChunkArgs, MODULES, StateError, StateModule, Undoable, external};
@@ -19,10 +19,13 @@ const DESCRIPTIONS: [(&str, &str); MODULES.len()] = {
     all
 };
 
+/// Modules whose arguments the compiler checks with the code that reads them in the run.
+const ARG_CHECKS: &[(&str, ArgCheck)] = &[("exec", crate::exec::params::check_args)];
+
 /// What the compiler checks states against: made of the descriptions of all modules, parsed on demand.
 #[must_use]
 pub fn schema() -> &'static Schema {
-    static SCHEMA: Schema = Schema::new(&DESCRIPTIONS);
+    static SCHEMA: Schema = Schema::with_arg_checks(&DESCRIPTIONS, ARG_CHECKS);
     &SCHEMA
 }
 

@@ -34,18 +34,20 @@ pub struct CheckResult {
     pub comment: String,
     /// The lines that would change, as a unified diff; empty when there are none to show.
     pub diff: String,
+    /// What only this module knows: guards, exit code, ….
+    pub details: Map,
 }
 
 impl CheckResult {
     /// Everything is as it should be.
     pub fn in_sync(comment: impl Into<String>) -> Self {
-        let (changes, diff) = (Map::new(), String::new());
-        Self { verdict: Verdict::InSync, changes, comment: comment.into(), diff }
+        let (changes, diff, details) = (Map::new(), String::new(), Map::new());
+        Self { verdict: Verdict::InSync, changes, comment: comment.into(), diff, details }
     }
 
     /// Something would change.
     pub fn drifted(comment: impl Into<String>, changes: Map) -> Self {
-        Self { verdict: Verdict::Drifted, changes, comment: comment.into(), diff: String::new() }
+        Self { verdict: Verdict::Drifted, changes, ..Self::in_sync(comment) }
     }
 
     /// Nobody can tell.
@@ -58,6 +60,13 @@ impl CheckResult {
     #[must_use]
     pub(crate) fn with_diff(mut self, diff: impl Into<String>) -> Self {
         self.diff = diff.into();
+        self
+    }
+
+    /// The same with details.
+    #[must_use]
+    pub(crate) fn with_details(mut self, details: Map) -> Self {
+        self.details = details;
         self
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn cycle_diagnostic(linker: &Linker<'_>) -> Diagnostic {
         diagnostic.notes.push(format!(
             "{place}: {} has a `{}` requisite on {}",
             name(node),
-            kind.key(),
+            linker.node_key(node, kind),
             name(next)
         ));
     }

@@ -234,7 +234,7 @@ impl<'s> Linker<'s> {
             other => {
                 let text = format!(
                     "an item of `{}` of `{}` must be a reference, not {}",
-                    kind.key(),
+                    self.written_key(i, kind, at),
                     self.id(i),
                     other.kind()
                 );
@@ -248,7 +248,7 @@ impl<'s> Linker<'s> {
         let Some(word) = value.as_str() else {
             let text = format!(
                 "`{}` of `{}` refers to `{key}: {}`, but an id must be a string",
-                kind.key(),
+                self.written_key(i, kind, at),
                 self.id(i),
                 value.json_key()
             );
@@ -343,6 +343,24 @@ impl<'s> Linker<'s> {
         &self.lowered[i].chunk.id
     }
 
+    /// The requisite as it was written: an item of `watch` may come from `subscribe`.
+    fn written_key(&self, i: usize, kind: Requisite, at: Pos) -> &'static str {
+        let is_subscribed = kind == Requisite::Watch && self.lowered[i].subscriptions.contains(&at);
+        if is_subscribed { "subscribe" } else { kind.key() }
+    }
+
+    /// The same for a whole node: `subscribe` when all it watches was written so.
+    pub(crate) fn node_key(&self, node: usize, kind: Requisite) -> &'static str {
+        let lowered = &self.lowered[self.nodes[node].chunk];
+        let all = |list: &List| (0..list.len()).all(|n| lowered.subscriptions.contains(&list.pos(n)));
+        match lowered.chunk.args.get(kind.key()) {
+            Some(Value::List(list)) if kind == Requisite::Watch && !list.is_empty() && all(list) => {
+                "subscribe"
+            }
+            _ => kind.key(),
+        }
+    }
+
     pub(crate) fn spot(&self, node: usize) -> RenderedPos {
         self.lowered[self.nodes[node].chunk].spot
     }
@@ -372,7 +390,8 @@ impl<'s> Linker<'s> {
         at: Pos,
     ) -> Box<Diagnostic> {
         let what = if key == "id" { format!("`{word}`") } else { format!("`{key}: {word}`") };
-        let text = format!("`{}` of `{}` refers to {what}, which does not exist", kind.key(), self.id(i));
+        let requisite = self.written_key(i, kind, at);
+        let text = format!("`{requisite}` of `{}` refers to {what}, which does not exist", self.id(i));
         let mut diagnostic = self.diagnostic(codes::MISSING, i, at, text);
         diagnostic.hint = self.missing_hint(key, word);
         diagnostic

@@ -28,6 +28,8 @@ pub(crate) struct LoweredChunk {
     pub(crate) order: Option<Value>,
     /// The position of the state.
     pub(crate) spot: RenderedPos,
+    /// Where items of its `watch` stand that were written as `subscribe`.
+    pub(crate) subscriptions: Vec<Pos>,
 }
 
 /// Splits every declaration into chunks.
@@ -214,9 +216,8 @@ impl ChunkDraft {
     }
 
     fn finish(mut self, fun: Arc<str>, name_order: u32) -> LoweredChunk {
-        if &*self.state == "exec" {
-            subscribe::lower_subscriptions(&mut self.args);
-        }
+        let subscriptions =
+            if &*self.state == "exec" { subscribe::lower_subscriptions(&mut self.args) } else { Vec::new() };
         LoweredChunk {
             chunk: Chunk {
                 state: self.state,
@@ -235,6 +236,7 @@ impl ChunkDraft {
             name_order,
             order: self.order,
             spot: self.spot,
+            subscriptions,
         }
     }
 }

@@ -3,29 +3,32 @@
 //! Law: an existing `watch` keeps its position; `link` reports what is not a reference (held by
 //! `subscriptions_become_watches`).
 
-use zagent_config::{List, Map, Value};
+use zagent_config::{List, Map, Pos, Value};
 
 use crate::high::single_entry;
 
-/// Converts the subscriptions of one state, if any.
-pub(super) fn lower_subscriptions(args: &mut Map) {
-    let Some(entry) = args.entry("subscribe") else { return };
+/// Converts the subscriptions of one state, if any; returns their positions, so that messages can say `subscribe`.
+pub(super) fn lower_subscriptions(args: &mut Map) -> Vec<Pos> {
+    let Some(entry) = args.entry("subscribe") else { return Vec::new() };
     let at = entry.at;
     let given = match args.remove("subscribe") {
-        None | Some(Value::Null) => return,
+        None | Some(Value::Null) => return Vec::new(),
         Some(Value::List(list)) => (*list).clone(),
         Some(single) => List::with_positions(vec![single], vec![at]),
     };
     let mut watched = match args.get("watch") {
         Some(Value::List(list)) => (**list).clone(),
         // A `watch` that is not a list is a separate error.
-        Some(other) if other.is_truthy() => return,
+        Some(other) if other.is_truthy() => return Vec::new(),
         _ => List::default(),
     };
+    let mut positions = Vec::new();
     for (reference, at) in given.into_positioned() {
+        positions.push(at);
         watched.push_at(reference_of(reference), at);
     }
     args.insert_at("watch".into(), watched.into(), at);
+    positions
 }
 
 /// `type#name` as `{type: name}`.

@@ -18,6 +18,7 @@ pub(crate) mod sample_tests;
 
 use std::sync::OnceLock;
 
+use crate::plan::Chunk;
 use describe::DescriptionBlock;
 pub use describe::{FunctionDoc, FunctionTraits, StateParameter, keyword, keywords, sorted_keywords};
 pub use kind::{ParamKinds, ValueMismatch};
@@ -32,7 +33,29 @@ const STATES_TABLE: &str = include_str!("states.txt");
 pub struct Schema {
     /// Modules with their descriptions, sorted by name.
     descriptions: &'static [(&'static str, &'static str)],
+    arg_checks: &'static [(&'static str, ArgCheck)],
     modules: OnceLock<Vec<ModuleSchema>>,
+}
+
+/// Finds every fault in the arguments of a chunk, by the name of its function: the code that also reads them in a run.
+pub type ArgCheck = fn(&str, &Chunk) -> Vec<ArgFault>;
+
+/// An argument that its state cannot use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgFault {
+    /// The parameter.
+    pub parameter: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// How to fix it.
+    pub hint: String,
+}
+
+impl ArgFault {
+    /// A fault of a parameter, and how to fix it.
+    pub fn new(parameter: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { parameter: parameter.into(), message: message.into(), hint: hint.into() }
+    }
 }
 
 /// A state module.
@@ -75,7 +98,22 @@ impl Schema {
     /// A schema of these modules and their descriptions, sorted by name; nothing is parsed.
     #[must_use]
     pub const fn new(descriptions: &'static [(&'static str, &'static str)]) -> Self {
-        Self { descriptions, modules: OnceLock::new() }
+        Self::with_arg_checks(descriptions, &[])
+    }
+
+    /// The same, with modules whose arguments are checked by their own code.
+    #[must_use]
+    pub const fn with_arg_checks(
+        descriptions: &'static [(&'static str, &'static str)],
+        arg_checks: &'static [(&'static str, ArgCheck)],
+    ) -> Self {
+        Self { descriptions, arg_checks, modules: OnceLock::new() }
+    }
+
+    /// What the module of a chunk finds wrong with its arguments.
+    pub(crate) fn arg_faults(&self, chunk: &Chunk) -> Vec<ArgFault> {
+        let check = self.arg_checks.iter().find(|(module, _)| *module == &*chunk.state);
+        check.map_or_else(Vec::new, |(_, check)| check(&chunk.fun, chunk))
     }
 
     /// All modules, sorted by name.

@@ -21,7 +21,7 @@ const DEFAULT_RETRY: StateRetry = StateRetry { attempts: 2, until: true, interva
 
 impl StateRetry {
     /// Reads it as Salt does: what has the wrong kind counts as not given.
-    pub(super) fn from_value(value: &Value) -> Self {
+    pub(crate) fn from_value(value: &Value) -> Self {
         let Value::Map(map) = value else {
             return if matches!(value, Value::Bool(false)) {
                 Self { attempts: 0, ..DEFAULT_RETRY }
@@ -54,6 +54,15 @@ impl StateRetry {
             "The state would be retried every {interval} seconds (with a splay of up to {splay} seconds) a \
              maximum of {attempts} times or until a result of {until} is returned"
         )
+    }
+
+    /// Waits before another attempt at a revert; false when there is none, or when somebody says stop.
+    pub(crate) fn wait_for_attempt(&self, tries: u64, seed: u64, cancel: &CancelToken) -> bool {
+        if !self.until || tries >= self.attempts || cancel.is_cancelled() {
+            return false;
+        }
+        cancel.wait(self.delay(seed.wrapping_mul(31).wrapping_add(tries)));
+        !cancel.is_cancelled()
     }
 
     /// The pause before a try, its splay drawn from a seed.

@@ -113,6 +113,62 @@ fn the_table_holds_on_a_host_and_dry_runs_say_so() {
 }
 
 #[test]
+fn details_say_what_was_found_and_how_it_ended() {
+    for (args, triggered, want) in [
+        (r#"{"creates": "/etc/passwd", "onlyif": "true"}"#, false, "true null null null"),
+        (r#"{"onlyif": "false", "unless": "false"}"#, false, "false false null null"),
+        (r#"{"onlyif": "true", "unless": "true"}"#, false, "false true true null"),
+        (r#"{"onlyif": "true", "unless": "false"}"#, false, "false true false 0"),
+        (r#"{"onlyif": "false", "unless": "true"}"#, true, "false false true 0"),
+        (r#"{"refresh_only": true}"#, false, "false null null null"),
+        (r#"{"command": "sh -c 'exit 7'"}"#, false, "false null null 7"),
+        (r#"{"command": "no-such-program"}"#, false, "false null null null"),
+        (r#"{"unless": "no-such-program"}"#, false, "false null null null"),
+        (r#"{"command": "sleep 1000", "timeout": 0.05}"#, false, "false null null null"),
+    ] {
+        let test_bed = StateTestBed::new();
+        let chunk = chunk("exec.run", "true", args);
+        if triggered {
+            test_bed.set_watched_changes(&chunk, &["file: /etc/x"]);
+        }
+        let mut state = build_state(&chunk);
+        let details = match state.check(&test_bed.scene()) {
+            Ok(look) if look.verdict == super::super::Verdict::InSync => look.details,
+            Ok(_) => match state.apply(&test_bed.scene()) {
+                Ok(done) => done.details,
+                Err(failure) => failure.result.details,
+            },
+            Err(failure) => failure.result.details,
+        };
+        let keys = ["creates_satisfied", "onlyif_satisfied", "unless_satisfied", "exit_code"];
+        let said: Vec<String> =
+            keys.iter().map(|key| serde_json::to_string(details.get(key).unwrap()).unwrap()).collect();
+        assert_eq!(said.join(" "), want, "{args} {triggered}");
+    }
+}
+
+#[test]
+fn guards_of_a_triggered_command_are_evaluated_and_their_errors_show() {
+    let test_bed = StateTestBed::new();
+    let (made, guarded) = (test_bed.path("made"), test_bed.path("guarded"));
+    let args = format!(r#"{{"command": "touch {made}", "onlyif": "touch {guarded}"}}"#);
+    let seen = chunk("exec.run", "x", &args);
+    test_bed.set_watched_changes(&seen, &["file: /etc/x"]);
+    assert!(preview_chunk(&seen, &test_bed.scene()).starts_with(SUBSCRIBE));
+    assert!(test_bed.exists("guarded"), "the guard was not evaluated");
+    for guard in ["onlyif", "unless"] {
+        let args = format!(r#"{{"command": "touch {made}", "{guard}": "/no/such/guard"}}"#);
+        let broken = chunk("exec.run", guard, &args);
+        test_bed.set_watched_changes(&broken, &["file: /etc/x"]);
+        let said = apply_chunk(&broken, &test_bed.scene());
+        assert!(said.starts_with(&format!("false \"cannot tell whether `{guard}` holds")), "{said}");
+        let said = apply_line(build_state(&broken).react(&test_bed.scene()));
+        assert!(said.contains("cannot tell whether"), "{said}");
+        assert!(!test_bed.exists("made"));
+    }
+}
+
+#[test]
 fn a_reaction_needs_no_guard() {
     let test_bed = StateTestBed::new();
     let made = test_bed.path("made");
@@ -201,10 +257,10 @@ fn posix_expands_nothing_and_shell_does() {
 fn what_makes_no_sense_is_refused() {
     let test_bed = StateTestBed::new();
     for (args, want) in [
-        (r#"{"provider": "perl"}"#, "posix and shell"),
+        (r#"{"provider": "perl"}"#, "must be `posix` or `shell`"),
         (r#"{"path": "/bin:bin"}"#, "no absolute directory"),
-        (r#"{"path": ""}"#, "no absolute directory"),
-        (r#"{"timeout": "soon"}"#, "a time such as 30s"),
+        (r#"{"path": ":/bin"}"#, "no absolute directory"),
+        (r#"{"timeout": "soon"}"#, "a duration such as 30s"),
         (r#"{"environment": ["A"]}"#, "KEY=value"),
         (r#"{"environment": ["=x"]}"#, "KEY=value"),
         (r#"{"returns": ["x"]}"#, "exit code"),
@@ -212,6 +268,17 @@ fn what_makes_no_sense_is_refused() {
         (r#"{"command": " "}"#, "no command"),
         (r#"{"creates": "relative"}"#, "not an absolute path"),
         (r#"{"onlyif": ["true"]}"#, "must be text"),
+        (r#"{"onlyif": true}"#, "must be a command"),
+        (r#"{"unless": "echo 'x"}"#, "not closed"),
+        (r#"{"command": ""}"#, "no command"),
+        (r#"{"timeout": -1}"#, "a time such as 30s"),
+        (r#"{"timeout": "0s"}"#, "a time such as 30s"),
+        (r#"{"returns": [256]}"#, "exit code"),
+        (r#"{"environment": {"A": [1]}}"#, "KEY=value"),
+        (r#"{"cwd": "relative"}"#, "not an absolute path"),
+        (r#"{"umask": "1777"}"#, "no umask"),
+        (r#"{"refresh_only": "false"}"#, "must be true or false"),
+        (r#"{"shell": "/bin/sh"}"#, "no parameter `shell`"),
         (r#"{"cwd": "/no/dir"}"#, "either not absolute or does not exist"),
     ] {
         let said = apply_chunk(&chunk("exec.run", "true", args), &test_bed.scene());
