@@ -105,6 +105,14 @@ pub struct Artifact {
     /// The SSH signature of the release, armoured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
+    /// The protocol that a node must support to take it; part of what is signed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub min_protocol: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The phase of the current batch.

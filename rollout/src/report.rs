@@ -118,6 +118,29 @@ pub struct NodeReport {
     /// The last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<ReportedRun>,
+    /// When it was stopped on request; `None` while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Timestamp>,
+    /// Versions or commits that this node rejected or quarantined, and why; the newest few.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rejected: BTreeMap<String, String>,
+    /// Health checks that fail, as `name: reason`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing_checks: Vec<String>,
+}
+
+/// Maximum number of rejected versions in a report.
+pub const MAX_REJECTED: usize = 8;
+/// Maximum number of failing checks in a report.
+pub const MAX_FAILING_CHECKS: usize = 8;
+/// Maximum bytes of one reason in a report.
+pub const MAX_REASON_BYTES: usize = 200;
+
+/// A reason, cut to the size that a report may hold.
+#[must_use]
+pub fn short_reason(text: &str) -> String {
+    let end = (0..=text.len().min(MAX_REASON_BYTES)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    text[..end].to_owned()
 }
 
 impl NodeReport {

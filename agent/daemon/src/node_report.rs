@@ -16,7 +16,9 @@ use zagent_rollout::PROTOCOL;
 use zagent_rollout::board::BoardError;
 use zagent_rollout::board_stores::BoardRecords;
 use zagent_rollout::record::Component;
-use zagent_rollout::report::{AgentProcess, NodeActivity, NodeReport, ReportedRun};
+use zagent_rollout::report::{
+    AgentProcess, MAX_FAILING_CHECKS, MAX_REJECTED, NodeActivity, NodeReport, ReportedRun, short_reason,
+};
 
 use super::damage::OwnDamage;
 use super::memory::AgentMemory;
@@ -105,6 +107,9 @@ pub(crate) fn base_report(settings: &Settings) -> NodeReport {
         hold: None,
         protocol: PROTOCOL,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
         waits: Default::default(),
     }
 }
@@ -135,10 +140,25 @@ pub(crate) fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> No
         updated_at: now,
         child: since.map(|since| own_process(since, now)),
         last_run: last_run(memory),
+        rejected: rejected(orders),
+        failing_checks: failing_checks(memory),
         ..base.clone()
     };
     report.update_from_node(&orders.rollout_state.node);
     report
+}
+
+/// Revisions that this node quarantined, the newest few.
+fn rejected(orders: &OperatorOrders) -> BTreeMap<String, String> {
+    let all = orders.quarantine.list();
+    let newest = all.iter().rev().take(MAX_REJECTED);
+    newest.map(|one| (one.revision.to_string(), short_reason(&one.reason))).collect()
+}
+
+/// Health checks that fail, as `name: reason`.
+fn failing_checks(memory: &AgentMemory) -> Vec<String> {
+    let failing = memory.health.iter().filter(|check| !check.healthy).take(MAX_FAILING_CHECKS);
+    failing.map(|check| short_reason(&format!("{}: {}", check.name, check.message))).collect()
 }
 
 fn last_run(memory: &AgentMemory) -> Option<ReportedRun> {

@@ -25,10 +25,8 @@ use crate::output::{OutputFormat, Paint, TextTable, Tone, Ui, one_line};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::span_text;
 
-/// Missed reports before a node counts as silent.
-const MISSED_REPORTS: u32 = 3;
-/// Lower limit of the silence timeout.
-const MIN_SILENCE: Duration = Duration::from_secs(120);
+/// Missed reports before a node counts as stale.
+const MISSED_REPORTS: u32 = 2;
 /// Components of a node that report.
 const COMPONENTS: [Component; 2] = [Component::Agent, Component::States];
 
@@ -111,9 +109,9 @@ impl BoardContent {
     }
 }
 
-/// Time without a report after which a node counts as silent.
+/// Time without a report after which a node counts as stale: two intervals were missed.
 pub(super) fn silence_limit(settings: &Settings) -> Duration {
-    settings.board.every.saturating_mul(MISSED_REPORTS).max(MIN_SILENCE)
+    settings.board.every.saturating_mul(MISSED_REPORTS)
 }
 
 /// True when the last report of a node is too old.
@@ -147,8 +145,10 @@ impl NodeListArgs {
         }
         let (now, patience) = (Timestamp::now(), silence_limit(&settings));
         let flat: Vec<&NodeReport> = nodes.values().flatten().collect();
-        let good =
-            flat.iter().map(|report| object!({"silent": is_silent(report, now, patience), "report": report}));
+        let good = flat.iter().map(|report| {
+            let stale = is_silent(report, now, patience);
+            object!({"stale": stale, "silent": stale, "stopped": report.stopped, "report": report})
+        });
         let bad = refused
             .iter()
             .map(|(part, one)| object!({"node": one.node, "component": part, "refused": one.why}));
@@ -183,6 +183,9 @@ fn bare_report(node: &NodeId) -> NodeReport {
         waits: BTreeMap::new(),
         protocol: 0,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
     }
 }
 
@@ -207,13 +210,15 @@ fn nodes_table(reports: &[&NodeReport], now: Timestamp, patience: Duration, pain
     let mut table = TextTable::new(heads);
     for report in reports {
         let silent = is_silent(report, now, patience);
-        let tone = match (&report.degraded, silent) {
-            (Some(_), _) => Tone::Error,
-            (None, true) => Tone::Warn,
-            (None, false) => Tone::Plain,
+        let is_bad = report.degraded.is_some() || !report.failing_checks.is_empty();
+        let tone = match (is_bad, silent || report.stopped.is_some()) {
+            (true, _) => Tone::Error,
+            (false, true) => Tone::Warn,
+            (false, false) => Tone::Plain,
         };
         let mut notes = Vec::new();
-        notes.extend(silent.then(|| "silent".to_owned()));
+        notes.extend(absence_text(report, silent, now));
+        notes.extend(report.failing_checks.iter().map(|check| format!("health check fails: {check}")));
         notes.extend(report.degraded.as_ref().map(|why| format!("degraded: {why}")));
         notes.extend(report.hold.clone());
         notes.extend(report.waits.iter().map(|(rollout, why)| format!("{rollout}: {why}")));
@@ -233,6 +238,16 @@ fn nodes_table(reports: &[&NodeReport], now: Timestamp, patience: Duration, pain
         );
     }
     table.render(paint)
+}
+
+/// Why a report is not a current one: the node was stopped, or it stopped reporting.
+fn absence_text(report: &NodeReport, silent: bool, now: Timestamp) -> Option<String> {
+    match report.stopped {
+        Some(at) => Some(format!("stopped {} ago", span_text(at.min(now), now))),
+        None => {
+            silent.then(|| format!("stale: no report for {}", span_text(report.updated_at.min(now), now)))
+        }
+    }
 }
 
 impl NodeIdArgs {
@@ -322,15 +337,24 @@ fn node_text(report: &NodeReport, now: Timestamp, patience: Duration, paint: Pai
     };
     let age = span_text(report.updated_at.min(now), now);
     let silent = is_silent(report, now, patience);
-    let (tone, old) = if silent { (Tone::Warn, ": silent") } else { (Tone::Plain, "") };
+    let absence = absence_text(report, silent, now);
+    let tone = if absence.is_some() { Tone::Warn } else { Tone::Plain };
+    let old = absence.map(|words| format!(": {words}")).unwrap_or_default();
     line("node", Tone::Plain, format!("{} ({})", report.id, report.component.name()));
     line("report", tone, format!("{age} ago{old}"));
     line("version", Tone::Plain, format!("{}, protocol {}", report.version, report.protocol));
     line("revision", Tone::Plain, report.revision.clone().unwrap_or_else(|| "none".into()));
     line("state", Tone::Plain, node_state_text(report, now));
+    for check in &report.failing_checks {
+        line("health", Tone::Error, format!("check fails: {check}"));
+    }
     match &report.degraded {
         Some(why) => line("health", Tone::Error, format!("degraded: {why}")),
-        None => line("health", Tone::Good, "well".into()),
+        None if report.failing_checks.is_empty() => line("health", Tone::Good, "well".into()),
+        None => {}
+    }
+    for (version, why) in &report.rejected {
+        line("rejected", Tone::Warn, format!("{version}: {why}"));
     }
     if let Some(why) = &report.hold {
         line("held", Tone::Warn, why.clone());
@@ -402,6 +426,9 @@ mod tests {
             protocol: 1,
             hold: None,
             last_run: None,
+            stopped: None,
+            rejected: Default::default(),
+            failing_checks: Vec::new(),
             waits: Default::default(),
         }
     }
@@ -413,7 +440,14 @@ mod tests {
         let silent = NodeReport { updated_at: at("08:00:00"), ..report("web-02") };
         let degraded = Some("crash loop\n\x1b[2J".into());
         let ill = NodeReport { component: Component::Agent, revision: None, degraded, ..report("web-03") };
-        let all = [&well, &silent, &ill];
+        let sick = NodeReport {
+            failing_checks: vec!["web: http://localhost/ answers 503".into()],
+            rejected: [("3f2a".into(), "health check web failed".into())].into(),
+            ..report("web-04")
+        };
+        let stopped =
+            NodeReport { stopped: Some(at("11:50:00")), updated_at: at("11:50:00"), ..report("web-05") };
+        let all = [&well, &silent, &ill, &sick, &stopped];
         let patience = Duration::from_secs(45 * 60);
         insta::assert_snapshot!("nodes", nodes_table(&all, now, patience, Paint::new(false)));
         assert!(nodes_table(&[], now, patience, Paint::new(false)).starts_with("no matching node"));
@@ -439,6 +473,11 @@ mod tests {
         };
         let page = |report: &NodeReport| node_text(report, now, patience, Paint::new(false));
         insta::assert_snapshot!("node", format!("{}---\n{}", page(&full), page(&silent)));
+        assert!(page(&sick).contains("health    check fails: web: http://localhost/ answers 503\n"));
+        assert!(
+            !page(&sick).contains("well") && page(&sick).contains("rejected  3f2a: health check web failed")
+        );
+        assert!(page(&stopped).contains("stopped 10m ago"), "{}", page(&stopped));
         let odd = NodeReport { child: Some(AgentProcess { pid: 1, uptime: u64::MAX }), ..report("web-01") };
         assert!(page(&odd).contains("up for a long time"));
     }

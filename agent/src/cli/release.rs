@@ -54,6 +54,10 @@ struct ReleasePublishArgs {
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
 
+    /// Minimum protocol version of the nodes that can take it: a rollout to others is refused
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min_protocol: u32,
+
     /// Sign with this SSH key; can be repeated
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
@@ -114,6 +118,7 @@ impl ReleasePublishArgs {
             os: self.os.as_deref(),
             arch: self.arch.as_deref(),
             keys: &self.key,
+            min_protocol: self.min_protocol,
         };
         let mut binary = ReleaseBinary::read(&edition).map_err(to_agent_error)?;
         let outcome = match &self.url {

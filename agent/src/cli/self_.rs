@@ -63,7 +63,7 @@ impl SelfRollbackArgs {
                 Ok(ExitStatus::Success)
             }
             WatchdogResponse::Refused { why } => Err(AgentError::failed(why)),
-            WatchdogResponse::Status(_) => {
+            WatchdogResponse::Status(_) | WatchdogResponse::History(_) => {
                 Err(AgentError::failed("the watchdog sent an unexpected response"))
             }
         }

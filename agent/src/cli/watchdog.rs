@@ -8,18 +8,23 @@ use std::sync::Arc;
 use clap::{Subcommand, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json as object;
+use zagent_config::paths::Paths;
 use zagent_rollout::phase::NodePhase;
-use zagent_rollout::watchdog::{self, WatchdogPace, WatchdogRequest, WatchdogResponse, WatchdogStatus};
+use zagent_rollout::watchdog::{
+    self, LifeEventKind, LifeHistory, WatchdogPace, WatchdogRequest, WatchdogResponse, WatchdogStatus,
+};
 
 use super::common_args::CommonArgs;
 use super::settings;
 use super::status::{permission_error, with_installed_root};
-use crate::output::{OutputFormat, Paint, Ui, json};
+use crate::output::{OutputFormat, Paint, TextTable, Tone, Ui, json};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
 use zagent_daemon::error::{AgentError, ExitStatus};
-use zagent_daemon::operator::span_text;
+use zagent_daemon::operator::{clock_text, span_text};
 use zagent_daemon::watchdog::{LoadSettings, WatchdogStart, own_program, run, watchdog_cli_error};
+
+use zagent_host::timezone::local_zone;
 
 /// Keep the agent running and take part in binary rollouts
 #[derive(Debug, clap::Args)]
@@ -97,6 +102,10 @@ impl WatchdogArgs {
 /// Show the running version, its uptime and its rollout state
 #[derive(Debug, clap::Args)]
 pub(super) struct WatchdogStatusArgs {
+    /// Show what the heartbeats say: starts, crashes, versions, uptime and gaps
+    #[arg(long)]
+    history: bool,
+
     #[command(flatten)]
     pub(super) common: CommonArgs,
 }
@@ -105,6 +114,9 @@ impl WatchdogStatusArgs {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
         let paths = settings.paths();
+        if self.history {
+            return self.show_history(&paths, ui);
+        }
         let status = match ask_watchdog(&paths.watchdog_socket(), &WatchdogRequest::Status) {
             Ok(WatchdogResponse::Status(status)) => *status,
             Ok(_) => return Err(AgentError::failed("the watchdog sent an unexpected response")),
@@ -124,6 +136,94 @@ impl WatchdogStatusArgs {
             OutputFormat::Yaml => self.common.print("", object!(status), ui),
         }
         Ok(ExitStatus::Success)
+    }
+}
+
+impl WatchdogStatusArgs {
+    fn show_history(&self, paths: &Paths, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let history = match ask_watchdog(&paths.watchdog_socket(), &WatchdogRequest::History) {
+            Ok(WatchdogResponse::History(history)) => *history,
+            Ok(WatchdogResponse::Refused { why }) => return Err(AgentError::failed(why)),
+            Ok(_) => return Err(AgentError::failed("the watchdog sent an unexpected response")),
+            Err(AgentError::Refusal { exit: ExitStatus::Unreachable, .. }) => {
+                watchdog::history_from_files(paths, &WatchdogPace::REAL).map_err(|why| {
+                    let message =
+                        format!("cannot read the heartbeats in `{}`: {why}", paths.heartbeats().display());
+                    if why.contains("ermission denied") {
+                        permission_error(message)
+                    } else {
+                        AgentError::failed(message)
+                    }
+                })?
+            }
+            Err(error) => return Err(error),
+        };
+        match self.common.out {
+            OutputFormat::Text => ui.print(&history_text(&history, Timestamp::now(), ui.paint)),
+            OutputFormat::Json => ui.print(&json(&history)),
+            OutputFormat::Yaml => self.common.print("", object!(history), ui),
+        }
+        Ok(ExitStatus::Success)
+    }
+}
+
+/// What happened to the agent, as text.
+fn history_text(history: &LifeHistory, now: Timestamp, paint: Paint) -> String {
+    let (Some(since), Some(last)) = (history.since, history.last_seen) else {
+        return "no heartbeats yet: the watchdog has not run on this host\n".into();
+    };
+    let clock = |at: Timestamp| clock_text(at, now, &local_zone());
+    let ago = |at: Timestamp| span_text(at.min(now), now);
+    let mut out = String::new();
+    let mut line = |name: &str, words: String| {
+        let _ = writeln!(out, "{name:<10}{}", sanitize(&words));
+    };
+    line("last seen", format!("{} ago", ago(last)));
+    let up = Timestamp::from_second(i64::try_from(history.uptime).unwrap_or(i64::MAX)).unwrap_or_default();
+    let up = span_text(Timestamp::UNIX_EPOCH, up);
+    line("uptime", format!("{up} of the last {}", ago(since)));
+    let row = match history.crashes_in_a_row {
+        0 | 1 => String::new(),
+        n => format!(", the last {n} in a row"),
+    };
+    line("starts", history.starts.to_string());
+    line("crashes", format!("{}{row}", history.crashes));
+    for span in &history.versions {
+        line("version", format!("{} from {} to {}", span.version, clock(span.first), clock(span.last)));
+    }
+    for gap in &history.gaps {
+        let why = if gap.requested {
+            "the watchdog was stopped"
+        } else {
+            "no heartbeat: host off, suspended, or the watchdog killed"
+        };
+        line(
+            "gap",
+            format!("{} to {} ({}): {why}", clock(gap.from), clock(gap.to), span_text(gap.from, gap.to)),
+        );
+    }
+    let mut table = TextTable::new(["WHEN", "EVENT", "VERSION", "DETAIL"]);
+    for event in &history.events {
+        let (tone, what, detail) = event_text(&event.kind);
+        table.add_row(tone, [clock(event.at), what.into(), event.version.clone(), detail]);
+    }
+    format!("{out}\n{}", table.render(paint))
+}
+
+fn event_text(kind: &LifeEventKind) -> (Tone, &'static str, String) {
+    let ran = |uptime_ms: u64| {
+        let up =
+            Timestamp::from_millisecond(i64::try_from(uptime_ms).unwrap_or(i64::MAX)).unwrap_or_default();
+        format!("ran {}", span_text(Timestamp::UNIX_EPOCH, up))
+    };
+    match kind {
+        LifeEventKind::WatchdogStarted { .. } => (Tone::Plain, "watchdog started", String::new()),
+        LifeEventKind::WatchdogStopped => (Tone::Plain, "watchdog stopped", String::new()),
+        LifeEventKind::AgentStarted { pid } => (Tone::Plain, "agent started", format!("process {pid}")),
+        LifeEventKind::AgentStopped { uptime_ms } => (Tone::Plain, "agent stopped", ran(*uptime_ms)),
+        LifeEventKind::AgentCrashed { uptime_ms, how } => {
+            (Tone::Error, "agent crashed", format!("{}: {how}", ran(*uptime_ms)))
+        }
     }
 }
 
@@ -170,7 +270,10 @@ fn status_text(status: &WatchdogStatus, now: Timestamp, paint: Paint) -> String 
             let since = span_text(watch.since, now);
             line("watchdog", &format!("{}, process {}, for {since}", watch.version, watch.pid));
         }
-        None => line("watchdog", "not running; status read from its files"),
+        None => {
+            let seen = status.last_seen.map(|at| format!(", last seen {} ago", span_text(at.min(now), now)));
+            line("watchdog", &format!("not running{}; status read from its files", seen.unwrap_or_default()));
+        }
     }
     for note in &status.notes {
         line("note", &paint.yellow(sanitize(note)).to_string());

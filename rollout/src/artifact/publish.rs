@@ -34,6 +34,8 @@ pub struct PublishRequest<'a> {
     pub arch: Option<&'a str>,
     /// The keys that sign it.
     pub keys: &'a [std::path::PathBuf],
+    /// The protocol that a node must support to take it; 0 for any.
+    pub min_protocol: u32,
 }
 
 /// A binary that was read, and its description.
@@ -82,7 +84,9 @@ impl ReleaseBinary {
         let (os, arch) = resolve_machine(head, request.os, request.arch)?;
         let reference = Some(release_ref(request.version, &os, &arch));
         let blake3 = hasher.finalize().to_hex().to_string();
-        let mut artifact = Artifact { os, arch, size, blake3, url: None, reference, signature: None };
+        let min_protocol = request.min_protocol;
+        let mut artifact =
+            Artifact { os, arch, size, blake3, url: None, reference, signature: None, min_protocol };
         let text =
             ReleaseArtifact { component: request.component, version: request.version, artifact: &artifact }
                 .signed_text()?;

@@ -10,6 +10,7 @@
 //! arch: x86_64
 //! size: 12345678
 //! blake3: 64 hex digits in lower case
+//! min_protocol: 2            (only when the release needs one)
 //! ```
 
 use jiff::Timestamp;
@@ -36,7 +37,7 @@ impl ReleaseArtifact<'_> {
     /// # Errors
     /// Fails when a field cannot be part of it.
     pub fn signed_text(&self) -> Result<String, ArtifactError> {
-        let Artifact { os, arch, size, blake3, .. } = self.artifact;
+        let Artifact { os, arch, size, blake3, min_protocol, .. } = self.artifact;
         for (name, value) in [("version", self.version), ("os", os), ("arch", arch)] {
             let fine = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
             if value.is_empty() || value.len() > 100 || !value.chars().all(fine) {
@@ -47,9 +48,11 @@ impl ReleaseArtifact<'_> {
             return Err(ArtifactError::Malformed { why: "`blake3` does not have 64 hex digits".into() });
         }
         let (component, version, blake3) = (self.component.name(), self.version, blake3.to_ascii_lowercase());
+        let needs =
+            if *min_protocol == 0 { String::new() } else { format!("min_protocol: {min_protocol}\n") };
         Ok(format!(
             "zagent-release 1\ncomponent: {component}\nversion: {version}\nos: {os}\narch: {arch}\nsize: {size}\n\
-             blake3: {blake3}\n"
+             blake3: {blake3}\n{needs}"
         ))
     }
 }

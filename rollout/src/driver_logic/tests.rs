@@ -95,6 +95,9 @@ pub(crate) fn says(
         protocol: 1,
         hold: None,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
         waits: BTreeMap::new(),
     }
 }

@@ -77,6 +77,9 @@ fn report(name: &str) -> NodeReport {
         protocol: PROTOCOL,
         hold: None,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
         waits: Default::default(),
     }
 }

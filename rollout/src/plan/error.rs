@@ -52,11 +52,23 @@ pub enum PlanError {
         /// Some of them.
         some: String,
     },
-    /// All are degraded.
-    #[error("no eligible nodes ({degraded} degraded excluded)")]
+    /// All are degraded, or do not report any more.
+    #[error("no eligible nodes ({degraded} degraded excluded{})", silent_part(*silent, names))]
     NoEligible {
         /// How many.
         degraded: usize,
+        /// How many do not report.
+        silent: usize,
+        /// These, each with since when.
+        names: Vec<String>,
+    },
+    /// Some rejected it before.
+    #[error("{to} was rejected or quarantined on these nodes: {}", .nodes.join(", "))]
+    Rejected {
+        /// Which version or commit.
+        to: String,
+        /// Each as `node (reason)`.
+        nodes: Vec<String>,
     },
     /// Some do not support the required protocol.
     #[error("{to} needs a newer protocol than these nodes support: {}", .nodes.join(", "))]
@@ -100,6 +112,10 @@ pub enum PlanError {
         /// The machines with a binary, each as `os/arch`.
         there: Vec<String>,
     },
+}
+
+fn silent_part(silent: usize, names: &[String]) -> String {
+    if silent == 0 { String::new() } else { format!(", {silent} not reporting: {}", names.join(", ")) }
 }
 
 fn instead(there: &[String]) -> String {

@@ -1,14 +1,14 @@
 //! A request and the reports of the nodes in, a rollout that could start out: which nodes, in which order, from when.
 //!
-//! Law: pure and deterministic, and the same for a dry run. Only nodes that report are seen: an offline node is
-//! invisible (held by `pure_modules_do_not_touch_the_machine`, `rollout/src/plan/tests.rs`).
+//! Law: pure and deterministic, and the same for a dry run. Only nodes that report are seen. One that stopped reporting
+//! is left out by name (held by `nodes_that_stopped_reporting_are_left_out_by_name`, `pure_modules_do_not_touch_the_machine`, `rollout/src/plan/tests.rs`).
 
 mod error;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use zagent_config::ids::{FleetId, NodeId, Revision, RolloutId};
 
 pub use self::error::PlanError;
@@ -79,6 +79,8 @@ pub struct RolloutDraft {
     pub fleet: Option<FleetId>,
     /// How long it is valid.
     pub valid_for: Span,
+    /// A node without a report for longer is left out; `None` to take every node that ever reported.
+    pub silent_after: Option<Span>,
 }
 
 impl RolloutDraft {
@@ -106,6 +108,7 @@ impl RolloutDraft {
             by: None,
             fleet: None,
             valid_for: RECORD_VALIDITY,
+            silent_after: None,
         }
     }
 }
@@ -161,7 +164,7 @@ pub fn plan_rollout(
     let (nodes, excluded) = match draft.mode {
         RolloutMode::Driver if meant.is_empty() => return Err(no_nodes_error(draft, &known)),
         RolloutMode::Clock if meant.is_empty() => (vec![], vec![]),
-        RolloutMode::Driver | RolloutMode::Clock => eligible_nodes(draft, &meant)?,
+        RolloutMode::Driver | RolloutMode::Clock => eligible_nodes(draft, &meant, now)?,
     };
     check_artifacts(draft, &nodes)?;
     let strata = group_strata(draft, &nodes);
@@ -217,18 +220,27 @@ type ExcludedNodes = Vec<(NodeId, String)>;
 fn eligible_nodes<'r>(
     draft: &RolloutDraft,
     meant: &[&'r NodeReport],
+    now: Timestamp,
 ) -> Result<(Vec<&'r NodeReport>, ExcludedNodes), PlanError> {
-    let mut excluded = vec![];
+    let (mut excluded, mut degraded) = (vec![], 0);
     let (mut well, mut there) = (vec![], vec![]);
     for report in meant {
-        match &report.degraded {
-            Some(why) => excluded.push((report.id.clone(), format!("degraded: {why}"))),
-            None => well.push(*report),
+        match (&report.degraded, silence_text(draft, report, now)) {
+            (_, Some(why)) => excluded.push((report.id.clone(), why)),
+            (Some(why), None) => {
+                degraded += 1;
+                excluded.push((report.id.clone(), format!("degraded: {why}")));
+            }
+            (None, None) => well.push(*report),
         }
     }
     if well.is_empty() {
-        return Err(PlanError::NoEligible { degraded: excluded.len() });
+        let silent = excluded.len() - degraded;
+        excluded.retain(|(_, why)| !why.starts_with("degraded"));
+        let names = excluded.iter().map(|(node, why)| format!("{node} {why}")).collect();
+        return Err(PlanError::NoEligible { degraded, silent, names });
     }
+    check_rejections(draft, &well)?;
     let least = draft.min_protocol;
     let below = well.iter().filter(|report| report.protocol < least);
     let below: Vec<String> =
@@ -257,6 +269,27 @@ fn eligible_nodes<'r>(
         return Err(PlanError::Downgrade { to: draft.to.clone(), nodes: newer });
     }
     Ok((well, excluded))
+}
+
+/// Why a node does not take part though it reported once: it was stopped, or nothing has been heard since.
+fn silence_text(draft: &RolloutDraft, report: &NodeReport, now: Timestamp) -> Option<String> {
+    let patience = SignedDuration::try_from(draft.silent_after?.0).ok()?;
+    if let Some(at) = report.stopped {
+        return Some(format!("was stopped at {at:.0}"));
+    }
+    let last = report.updated_at;
+    (now.duration_since(last) > patience).then(|| format!("has not reported since {last:.0}"))
+}
+
+/// A version that a node rejected, or a commit that it quarantined, is refused unless it is ordered all the same.
+fn check_rejections(draft: &RolloutDraft, nodes: &[&NodeReport]) -> Result<(), PlanError> {
+    let said =
+        |report: &&NodeReport| report.rejected.get(&draft.to).map(|why| format!("{} ({why})", report.id));
+    let nodes: Vec<String> = nodes.iter().filter_map(said).collect();
+    if nodes.is_empty() || draft.anyway {
+        return Ok(());
+    }
+    Err(PlanError::Rejected { to: draft.to.clone(), nodes })
 }
 
 /// True when a node runs the target version and does nothing else.

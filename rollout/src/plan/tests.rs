@@ -40,6 +40,7 @@ fn artifact(arch: &str) -> Artifact {
         url: Some("https://releases.example.org/zagent".to_owned()),
         reference: None,
         signature: None,
+        min_protocol: 0,
     }
 }
 
@@ -288,4 +289,39 @@ proptest! {
         prop_assert!(plan.strata.iter().flat_map(|s| &s.canaries).all(|id| canaries.contains(&id)));
         prop_assert!(!emergency || first == 1 && plan.record.batches.len() <= 2);
     }
+}
+
+#[test]
+fn nodes_that_stopped_reporting_are_left_out_by_name() {
+    let mut reports = six();
+    let mut change =
+        |name: &str, act: fn(&mut NodeReport)| act(reports.get_mut(&name.parse().unwrap()).unwrap());
+    change("web-3", |report| report.updated_at = at(-601));
+    change("web-4", |report| report.stopped = Some(at(-30)));
+    let strict = RolloutDraft { silent_after: Some(Span::seconds(600)), ..draft() };
+    let plan = plan_rollout(&strict, &reports, at(0)).unwrap();
+    let left_out: Vec<String> = plan.excluded.iter().map(|(node, why)| format!("{node} {why}")).collect();
+    assert_eq!(
+        left_out,
+        [
+            format!("web-3 has not reported since {:.0}", at(-601)),
+            format!("web-4 was stopped at {:.0}", at(-30)),
+        ]
+    );
+    assert!(names(&plan).iter().all(|batch| !batch.contains("web-3") && !batch.contains("web-4")));
+    let only = RolloutDraft { target: "web-3".to_owned(), ..strict };
+    let words = refused(&only, &reports);
+    assert!(words.contains("no eligible nodes (0 degraded excluded, 1 not reporting: web-3"), "{words}");
+}
+
+#[test]
+fn a_rejected_version_needs_to_be_ordered_all_the_same() {
+    let mut reports = six();
+    let rejected = [("2.0.0".to_owned(), "it does not stay up".to_owned())];
+    reports.get_mut(&"web-1".parse().unwrap()).unwrap().rejected = rejected.into();
+    let words = refused(&draft(), &reports);
+    assert_eq!(words, "2.0.0 was rejected or quarantined on these nodes: web-1 (it does not stay up)");
+    assert!(plan_rollout(&RolloutDraft { anyway: true, ..draft() }, &reports, at(0)).is_ok());
+    let others = RolloutDraft { target: "db-*".to_owned(), ..draft() };
+    assert!(plan_rollout(&others, &reports, at(0)).is_ok());
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::process::Signal;
 
+use super::life::LifeEventKind;
 use super::net::{FetchFailure, NetJob};
 use super::saved_state::StartedAgent;
 use super::{
@@ -316,6 +317,10 @@ impl Watchdog<'_> {
         match started {
             Ok(()) => {
                 self.supervise(ProcessEvent::Started);
+                if let Some(held) = &self.agent {
+                    let pid = u32::try_from(held.process.pid).unwrap_or(0);
+                    self.note_life(held.version.clone(), LifeEventKind::AgentStarted { pid });
+                }
                 match self.pending_start.take() {
                     Some(PendingStart::Apply) => self.handle_node_event(phase::NodeEvent::Applied, now),
                     Some(PendingStart::Rollback) => self.handle_node_event(phase::NodeEvent::RolledBack, now),
@@ -325,6 +330,8 @@ impl Watchdog<'_> {
             Err(why) => {
                 tracing::error!(why, "cannot start the agent");
                 self.ended = Some(why.clone());
+                let version = self.tried.clone().unwrap_or_else(|| self.node.current_version().to_owned());
+                self.note_life(version, LifeEventKind::AgentCrashed { uptime_ms: 0, how: why.clone() });
                 self.supervise(ProcessEvent::StartFailed);
                 if self.pending_start == Some(PendingStart::Apply) {
                     self.pending_start = None;
@@ -378,7 +385,15 @@ impl Watchdog<'_> {
             return;
         }
         let was_up = self.process.is_up();
-        self.agent = None;
+        if let Some(held) = self.agent.take() {
+            let uptime_ms = u64::try_from(now.duration_since(held.since).as_millis()).unwrap_or(0);
+            let kind = if was_up {
+                LifeEventKind::AgentCrashed { uptime_ms, how: how.clone() }
+            } else {
+                LifeEventKind::AgentStopped { uptime_ms }
+            };
+            self.note_life(held.version, kind);
+        }
         if was_up {
             tracing::warn!(pid, "the agent: {how}");
             self.ended = Some(how.clone());

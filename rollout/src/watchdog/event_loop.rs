@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use zagent_config::ids::RolloutId;
 
+use super::life::{self, LifeEvent, LifeEventKind};
 use super::net::PolledRecords;
 use super::{Watchdog, WatchdogEvent, WatchdogRequest, WatchdogResponse, WatchdogSignal, error_chain};
 use crate::node;
@@ -241,10 +242,22 @@ impl Watchdog<'_> {
     fn answer_request(&mut self, ask: WatchdogRequest, reply: &Sender<WatchdogResponse>, now: Timestamp) {
         let answer = match ask {
             WatchdogRequest::Status => WatchdogResponse::Status(Box::new(self.status(now))),
+            WatchdogRequest::History => self.answer_history(now),
             WatchdogRequest::GoBack { reason } => self.answer_rollback(reason, now),
         };
         // The client may have gone.
         let _ = reply.send(answer);
+    }
+
+    fn answer_history(&mut self, now: Timestamp) -> WatchdogResponse {
+        let pace = &self.setup.pace;
+        match self.beats.read() {
+            Ok(life) => {
+                let told = life::summarize(&life.beats, life.events, pace.heartbeat, (now, &pace.rules));
+                WatchdogResponse::History(Box::new(told))
+            }
+            Err(why) => WatchdogResponse::Refused { why: format!("cannot read the heartbeats: {why}") },
+        }
     }
 
     fn answer_rollback(&mut self, reason: String, now: Timestamp) -> WatchdogResponse {
@@ -291,8 +304,14 @@ impl Watchdog<'_> {
         }
     }
 
+    /// Saves what happened with the heartbeats.
+    pub(super) fn note_life(&mut self, version: String, kind: LifeEventKind) {
+        self.beats.note_event(LifeEvent { at: Timestamp::now(), version, kind });
+    }
+
     pub(super) fn shut_down(&mut self) {
         self.mark_clean_stop();
+        self.note_life(self.own_version.clone(), LifeEventKind::WatchdogStopped);
         self.setup.notifier.stopping("stopped");
         tracing::info!("the watchdog stops");
     }

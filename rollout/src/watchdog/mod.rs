@@ -16,6 +16,7 @@
 mod actions;
 mod event_loop;
 mod heartbeats;
+mod life;
 mod lock;
 mod net;
 mod process;
@@ -49,6 +50,7 @@ use crate::slots::{AgentProgram, Slots};
 use crate::supervise::{RestartPolicy, SupervisedProcess};
 use zagent_config::json_file::JsonFileError;
 
+pub use self::life::{LifeEvent, LifeEventKind, LifeGap, LifeHistory, VersionSpan};
 pub use self::net::{ConnectLink, FetchBinary, FetchFailure, Readiness, RolloutLink};
 pub use self::readiness::SocketReadiness;
 pub use self::saved_files::file_problems;
@@ -382,6 +384,7 @@ pub fn run(setup: WatchdogSetup<'_>, inbox: WatchdogInbox) -> Result<(), Watchdo
     let _lock = lock::acquire_lock(&setup.paths.watchdog_lock())?;
     let mut watchdog = Watchdog::from_setup(setup, inbox.events)?;
     watchdog.run_loop(&inbox.receiver);
+    watchdog.report_stop(&inbox.receiver, Timestamp::now());
     watchdog.shut_down();
     Ok(())
 }
@@ -405,17 +408,29 @@ pub fn status_from_files(paths: &Paths, built_in: AgentProgram) -> Result<Watchd
     let slots = Slots::new(paths.slots(), built_in.clone());
     let sequence = saved_files::read_watchdog(paths)?.0.unwrap_or_default().sequence;
     let node = saved_files::read_node(paths, &slots, sequence, now)?.node;
+    let life = HeartbeatStore::new(paths.heartbeats()).read().unwrap_or_default();
+    let failures = life::crash_streak(&life.events, now, &RestartPolicy::PRODUCTION);
     Ok(WatchdogStatus {
+        last_seen: life.last_seen(),
         watchdog: None,
         version: node.current_version().to_owned(),
         node,
         child: None,
-        failures: 0,
+        failures,
         degraded: None,
         next_retry: None,
         notes: file_problems(paths, built_in, now),
         built_in: Some(version),
     })
+}
+
+/// The history of the agent without a running watchdog, from the heartbeats.
+///
+/// # Errors
+/// Fails when the heartbeats cannot be read.
+pub fn history_from_files(paths: &Paths, pace: &WatchdogPace) -> Result<LifeHistory, String> {
+    let life = HeartbeatStore::new(paths.heartbeats()).read()?;
+    Ok(life::summarize(&life.beats, life.events, pace.heartbeat, (Timestamp::now(), &pace.rules)))
 }
 
 /// An error with all its causes, on one line.

@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::WatchdogEvent;
+use super::life::LifeHistory;
 use super::readiness::connect_with_timeout;
 use crate::phase::NodeState;
 use crate::report::AgentProcess;
@@ -36,6 +37,8 @@ const MAX_RESPONSE_BYTES: u64 = 4 << 20;
 pub enum WatchdogRequest {
     /// The status.
     Status,
+    /// What happened to the agent.
+    History,
     /// Roll back to the version before.
     GoBack {
         /// Why.
@@ -49,6 +52,8 @@ pub enum WatchdogRequest {
 pub enum WatchdogResponse {
     /// The status.
     Status(Box<WatchdogStatus>),
+    /// What happened to the agent.
+    History(Box<LifeHistory>),
     /// It is done, or in progress.
     Done {
         /// What was done, as a message.
@@ -80,6 +85,9 @@ pub struct WatchdogStatus {
     pub next_retry: Option<Timestamp>,
     /// Other notes for people.
     pub notes: Vec<String>,
+    /// The last heartbeat, when no watchdog runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<Timestamp>,
     /// The version of the package: a rollback without a previous version ends there.
     #[serde(default)]
     pub built_in: Option<String>,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::heartbeats::HeartbeatStore;
+use super::life::{LifeEventKind, crash_streak};
 use super::net::NetThread;
 use super::process::ProcessIdentity;
 use super::readiness::connect_with_timeout;
@@ -123,11 +124,31 @@ impl<'a> Watchdog<'a> {
         }
         watchdog.save_state();
         watchdog.adopt_child(has_crashed || !is_saved);
+        watchdog.continue_life(now);
         let (version, agent) = (watchdog.own_version.clone(), watchdog.node.current_version().to_owned());
         tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog started");
         let event = if has_crashed { phase::NodeEvent::BootAfterCrash } else { phase::NodeEvent::Boot };
         watchdog.handle_node_event(event, Timestamp::now());
         Ok(watchdog)
+    }
+
+    /// Continues what the heartbeats tell: crashes in a row count across watchdogs, so that a crash loop is found also when
+    /// the watchdog is restarted meanwhile.
+    fn continue_life(&mut self, now: Timestamp) {
+        let life = self.beats.read().unwrap_or_else(|why| {
+            tracing::warn!(why, "cannot read the heartbeats; crashes are counted from now on");
+            super::heartbeats::StoredLife::default()
+        });
+        let last_seen = life.last_seen();
+        if self.agent.is_none() {
+            self.process.failures = crash_streak(&life.events, now, &self.setup.pace.rules);
+            let crashed = life.events.iter().rev().find_map(|event| match &event.kind {
+                LifeEventKind::AgentCrashed { how, .. } => Some(how.clone()),
+                _ => None,
+            });
+            self.ended = crashed.filter(|_| self.process.failures > 0);
+        }
+        self.note_life(self.own_version.clone(), LifeEventKind::WatchdogStarted { last_seen });
     }
 
     /// Takes over the running agent, or makes sure that it stops. The record of it may be lost or old.

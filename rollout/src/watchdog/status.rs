@@ -1,15 +1,19 @@
 //! The state of the node in, messages, a status and reports out.
 
-use std::time::Instant;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::{RunningWatchdog, Watchdog, WatchdogStatus};
+use super::{RunningWatchdog, Watchdog, WatchdogEvent, WatchdogStatus};
 use crate::PROTOCOL;
 use crate::phase::{NodePhase, NodeState};
 use crate::record::Component;
-use crate::report::{AgentProcess, NodeReport};
+use crate::report::{AgentProcess, MAX_REJECTED, NodeReport, short_reason};
 use crate::supervise::ProcessState;
+
+/// How long a stop waits for the board.
+const STOP_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl NodePhase {
     /// Its word.
@@ -125,6 +129,7 @@ impl Watchdog<'_> {
             degraded: self.degraded_reason(),
             next_retry,
             notes: self.people_notes(now).map(str::to_owned).chain(held_up).chain(told).collect(),
+            last_seen: None,
             built_in: Some(self.slots.built_in().version.clone()),
         }
     }
@@ -152,10 +157,38 @@ impl Watchdog<'_> {
             protocol: PROTOCOL,
             hold: self.hold_reason.clone(),
             last_run: None,
+            stopped: None,
+            rejected: Default::default(),
+            failing_checks: Vec::new(),
             waits: Default::default(),
         };
+        let rejected = self.node.rejected.iter().rev().take(MAX_REJECTED);
+        report.rejected = rejected.map(|(version, why)| (version.clone(), short_reason(why))).collect();
         report.update_from_node(&self.node);
         report
+    }
+
+    /// Tells the board that this node is stopped on request; waits a moment for that.
+    pub(super) fn report_stop(&mut self, events: &Receiver<WatchdogEvent>, now: Timestamp) {
+        if self.published.is_none() || self.logged.board.is_some() {
+            return;
+        }
+        let until = Instant::now() + STOP_REPORT_TIMEOUT;
+        let report = NodeReport { stopped: Some(now), child: None, ..self.node_report(now) };
+        let mut is_sent = false;
+        loop {
+            if !self.net.is_busy() {
+                if std::mem::replace(&mut is_sent, true) {
+                    return;
+                }
+                self.net.publish(report.clone());
+            }
+            match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(WatchdogEvent::Polled(_) | WatchdogEvent::Published(_)) => self.net.task_done(),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// Saves a heartbeat.

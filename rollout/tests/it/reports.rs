@@ -45,6 +45,9 @@ fn report(name: &str, seconds: i64) -> NodeReport {
         protocol: 1,
         hold: None,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
         waits: BTreeMap::new(),
     }
 }

@@ -399,6 +399,9 @@ impl Host {
             protocol: PROTOCOL,
             hold: None,
             last_run: None,
+            stopped: None,
+            rejected: Default::default(),
+            failing_checks: Vec::new(),
             waits: Default::default(),
         };
         report.update_from_node(&self.node);

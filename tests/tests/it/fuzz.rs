@@ -325,6 +325,9 @@ fn stored_report() -> String {
         waits: [("r1".parse().expect("a name"), "a signature".to_owned())].into(),
         protocol: 1,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
     };
     let text = serde_json::to_string(&report).expect("a report is text");
     serde_json::json!({"schema": 1, "report": text, "signature": ""}).to_string()

@@ -14,7 +14,8 @@ use crate::memory::{AgentMemory, RemoteHealth};
 use crate::states_source;
 use crate::turn_process::{TurnCommand, TurnProcess, turn_timeout};
 use zagent_config::error_chain;
-use zagent_run::RunTrigger;
+use zagent_run::history::History;
+use zagent_run::{RunMode, RunTrigger};
 
 impl Daemon<'_> {
     /// Starts the next job when none is running.
@@ -108,7 +109,7 @@ impl Daemon<'_> {
                 if trigger == RunTrigger::Rollout {
                     self.on_turn_ended(now);
                 }
-                let message = self.job_message(&job, ran.is_some(), code);
+                let message = self.job_message(&job, (ran.is_some(), since), code);
                 let exit = u8::try_from(code).unwrap_or(1);
                 self.state.finish(&job.tickets, RequestResult { exit, run: ran, message });
                 if let Some(name) = &job.entry {
@@ -120,10 +121,14 @@ impl Daemon<'_> {
     }
 
     /// Message in addition to the run.
-    fn job_message(&self, job: &Job, ran: bool, code: i32) -> Option<String> {
+    fn job_message(&self, job: &Job, (ran, since): (bool, Timestamp), code: i32) -> Option<String> {
         const LOG: &str = "the daemon's log (`journalctl -u zagent`)";
         if job.test {
-            return Some(format!("a dry run is not recorded: see {LOG} for its report"));
+            return Some(self.dry_run_message(since).unwrap_or_else(|| format!("see {LOG} for its report")));
+        }
+        let reason = self.memory.no_run.as_ref().filter(|error| !ran && code != 0 && error.at >= since);
+        if let Some(error) = reason {
+            return Some(format!("nothing was run: {}", error.message));
         }
         let held = self
             .memory
@@ -136,6 +141,19 @@ impl Daemon<'_> {
             || self.memory.remotes.iter().map(failing).collect::<Option<Vec<_>>>().map(|all| all.join("; "));
         let silent = || (!ran && code != 0).then(|| format!("nothing was run: see {LOG}"));
         held.or_else(|| offline().filter(|words| !words.is_empty())).or_else(silent)
+    }
+
+    /// Where the report of a dry run is, when it is recorded.
+    fn dry_run_message(&self, since: Timestamp) -> Option<String> {
+        let history = History::new(&self.settings.paths(), self.settings.run.keep);
+        let head = history.list_all(1).ok()?.found.pop()?;
+        (head.mode == RunMode::Test.as_str() && head.start() >= since).then(|| {
+            let (tally, run) = (head.tally, head.run);
+            format!(
+                "dry run {run}: {} would change, {} would fail, {} unknown; full report: zagent history {run}",
+                tally.changed, tally.failed, tally.unknown
+            )
+        })
     }
 
     /// Whether the current generation is unmodified.

@@ -235,6 +235,7 @@ impl Daemon<'_> {
             self.notify.ping_watchdog();
         }
         self.save_schedule();
+        self.report_stop(heard);
         self.notify.stopping("stopped");
     }
 

@@ -4,7 +4,8 @@
 //! killed at any point continues from its phase (held by `a_killed_daemon_continues_where_it_was`).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use zagent_cache::source::RemoteHeads;
@@ -13,10 +14,10 @@ use zagent_config::settings::BoardKind;
 use zagent_rollout::phase::{NodePhase, SOAK_CHECK_INTERVAL, saturating_after};
 use zagent_rollout::report::NodeReport;
 
-use super::Daemon;
 use super::driver_thread::DriverThread;
 use super::job::{Job, JobKind};
 use super::rollout_thread::{RolloutThread, RolloutThreadEvent};
+use super::{Daemon, DaemonEvent};
 use crate::held_revision::HoldReason;
 use crate::rollout_state::{RolloutHold, RolloutState};
 use crate::status;
@@ -24,6 +25,8 @@ use crate::{node_report, sync};
 use zagent_host::timezone::local_zone;
 use zagent_run::RunTrigger;
 
+/// How long a stop waits for the board.
+const STOP_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Poll interval of the records while no rollout includes this node.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum backoff for a board or record store that does not answer: while a rollout waits for this node, and
@@ -177,22 +180,9 @@ impl Daemon<'_> {
 
     /// Publishes a report when something changed or the interval is over.
     fn publish_report(&mut self, now: Timestamp) {
-        if self.settings.board.kind == BoardKind::None {
-            return;
-        }
-        let revision = self.seen.current.as_ref().map(|current| sync::plain_revision(&current.revision));
+        let Some(report) = self.own_report(now) else { return };
         let part = &mut self.participation;
-        let (Some(base), Some(rollouts)) = (&part.me, &mut part.rollouts) else { return };
-        let moment = node_report::ReportInputs {
-            revision,
-            memory: &self.memory,
-            orders: &self.orders,
-            damaged: &self.seen.damaged,
-            windows: &self.settings.windows,
-            since: Some(self.since),
-            now,
-        };
-        let report = node_report::current_report(base, &moment);
+        let Some(rollouts) = &mut part.rollouts else { return };
         let every =
             node_report::publish_interval(&self.settings, self.orders.rollout_state.is_under_way(now));
         let is_due = match &part.published {
@@ -208,6 +198,48 @@ impl Daemon<'_> {
         if is_due && now >= part.publish_at && !rollouts.publishing {
             part.published = Some((report.clone(), now));
             rollouts.publish(report);
+        }
+    }
+
+    /// The current report; none without a board, and before the node is identified.
+    fn own_report(&self, now: Timestamp) -> Option<NodeReport> {
+        let base = self.participation.me.as_ref().filter(|_| self.settings.board.kind != BoardKind::None)?;
+        let moment = node_report::ReportInputs {
+            revision: self.seen.current.as_ref().map(|current| sync::plain_revision(&current.revision)),
+            memory: &self.memory,
+            orders: &self.orders,
+            damaged: &self.seen.damaged,
+            windows: &self.settings.windows,
+            since: Some(self.since),
+            now,
+        };
+        Some(node_report::current_report(base, &moment))
+    }
+
+    /// Tells the board that this node is stopped on request; waits a moment for that. A board that does not answer is
+    /// not waited for.
+    pub(crate) fn report_stop(&mut self, events: &Receiver<DaemonEvent>) {
+        let now = Timestamp::now();
+        let part = &self.participation;
+        let is_reachable = part.published.is_some() && part.failures[1] == 0;
+        let Some(report) = self.own_report(now).filter(|_| is_reachable) else { return };
+        let Some(rollouts) = &mut self.participation.rollouts else { return };
+        let (report, until) =
+            (NodeReport { stopped: Some(now), ..report }, Instant::now() + STOP_REPORT_TIMEOUT);
+        let mut is_sent = !rollouts.publishing;
+        if is_sent {
+            rollouts.publish(report.clone());
+        }
+        while let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            if !matches!(event, DaemonEvent::Rollouts(RolloutThreadEvent::Published(_))) {
+                continue;
+            }
+            if std::mem::replace(&mut is_sent, true) {
+                return;
+            }
+            // The report before is on the board: now the last one.
+            rollouts.publishing = false;
+            rollouts.publish(report.clone());
         }
     }
 

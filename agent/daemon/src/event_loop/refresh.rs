@@ -31,7 +31,14 @@ impl Daemon<'_> {
         let RemotePoll { heads: found, failed } = polled;
         tracing::debug!(answered = found.is_some(), failed = failed.len(), "remotes polled");
         for error in &failed {
-            tracing::warn!(kind = error.kind.as_str(), "{}", error_chain(error));
+            // A fault that goes on is told once; the status says since when.
+            let words = error_chain(error);
+            let known = self.memory.remotes.iter().find(|remote| remote.url == error.remote);
+            if known.is_some_and(|remote| remote.message.as_deref() == Some(words.as_str())) {
+                tracing::debug!(kind = error.kind.as_str(), "{words}");
+            } else {
+                tracing::warn!(kind = error.kind.as_str(), "{words}");
+            }
         }
         let before = self.memory.clone();
         self.memory.note_remotes(&failed, found.as_ref(), now);

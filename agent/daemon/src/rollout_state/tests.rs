@@ -50,6 +50,9 @@ fn me() -> NodeReport {
         protocol: PROTOCOL,
         hold: None,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
         waits: Default::default(),
     }
 }

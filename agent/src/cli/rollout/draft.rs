@@ -73,7 +73,7 @@ pub(super) struct DraftArgs {
     #[arg(long, value_name = "N", help_heading = "Pace")]
     max_silent: Option<usize>,
 
-    /// Minimum protocol version of every node
+    /// Minimum protocol version of every node; at least what the release needs
     #[arg(long, value_name = "N", help_heading = "Pace")]
     min_protocol: Option<u32>,
 
@@ -89,7 +89,7 @@ pub(super) struct DraftArgs {
     #[arg(long, help_heading = "Pace")]
     emergency: bool,
 
-    /// Override the checks: allow an older version, a rejected version, or nodes of another rollout
+    /// Override the checks: allow an older version, one that a node rejected or quarantined, or nodes of another rollout
     #[arg(long, help_heading = "Order")]
     pub(super) anyway: bool,
 
@@ -177,6 +177,9 @@ impl DraftArgs {
             }
             None => file.artifacts,
         };
+        // A release knows what it needs; an order can only ask for more.
+        let needed = artifacts.iter().map(|artifact: &Artifact| artifact.min_protocol).max().unwrap_or(0);
+        let min_protocol = self.min_protocol.or(file.min_protocol).unwrap_or(plain.min_protocol);
         Ok(RolloutDraft {
             from: file.from,
             target: self.target.clone().or(file.target).unwrap_or(plain.target),
@@ -186,7 +189,7 @@ impl DraftArgs {
             batch_pause: self.pause.or(file.batch_pause).unwrap_or(plain.batch_pause),
             max_failed: self.max_failed.or(file.max_failed).unwrap_or(plain.max_failed),
             max_silent: self.max_silent.or(file.max_silent).unwrap_or(plain.max_silent),
-            min_protocol: self.min_protocol.or(file.min_protocol).unwrap_or(plain.min_protocol),
+            min_protocol: min_protocol.max(needed),
             dry_run: self.dry_run || file.dry_run,
             mode: mode.or(file.mode).unwrap_or(plain.mode),
             profile: profile.unwrap_or(plain.profile),
@@ -194,6 +197,7 @@ impl DraftArgs {
             artifacts,
             by: Some(current_user()),
             fleet: settings.fleet.clone(),
+            silent_after: Some(Span(crate::cli::node::silence_limit(settings))),
             valid_for: self.expires.or(file.expires).unwrap_or(plain.valid_for),
             ..plain
         })

@@ -3,6 +3,7 @@
 //! Law: the state and the next step come first; a line that needs attention is not green (held by `pages`,
 //! `a_large_rollout_shows_what_matters`).
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use zagent_rollout::waves;
 
 use super::record_text;
 use super::status::StatusFacts;
-use crate::output::{Paint, TextTable, Tone, one_line};
+use crate::output::{Paint, TextTable, Tone, one_line, pluralize};
 use zagent_daemon::operator::{clock_text, span_text};
 
 /// A rollout with fewer nodes than this is printed in full.
@@ -63,6 +64,9 @@ impl RolloutView<'_> {
             record_text::counts_text(record)
         };
         line("nodes", if bad { Tone::Warn } else { Tone::Plain }, counts);
+        if let Some(runs) = self.runs_line() {
+            line("runs", Tone::Warn, runs);
+        }
         line("limits", Tone::Plain, self.limits_line());
         if let Some((tone, signed)) = self.signatures_line() {
             line("signed", tone, signed);
@@ -117,6 +121,31 @@ impl RolloutView<'_> {
         let end =
             super::clock_end(self.record).map(|at| format!(", last node done by {}", self.wall_time(at)));
         format!("wave {} of {}{}", begun.max(1), begins.len(), end.unwrap_or_default())
+    }
+
+    /// After an abort: what the nodes actually run, as they report it, with the names of the nodes.
+    fn runs_line(&self) -> Option<String> {
+        if !matches!(self.record.state, RolloutStatus::Aborting | RolloutStatus::Aborted) {
+            return None;
+        }
+        let mut groups: BTreeMap<String, Vec<&NodeId>> = BTreeMap::new();
+        for node in self.record.batches.iter().flatten() {
+            groups.entry(self.running_version(node)).or_default().push(node);
+        }
+        let words: Vec<String> = groups
+            .into_iter()
+            .map(|(version, nodes)| {
+                let names = record_text::join_names(nodes.iter().copied(), record_text::MAX_NAMED);
+                format!("{version} on {} ({names})", pluralize(nodes.len(), "node"))
+            })
+            .collect();
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+
+    /// What a node runs by its own report; `unknown` when it does not report.
+    fn running_version(&self, node: &NodeId) -> String {
+        let version = self.facts.reports.get(node).map(node_version).filter(|version| !version.is_empty());
+        version.unwrap_or_else(|| "unknown".into())
     }
 
     /// Results on nodes, as far as they report.
@@ -189,8 +218,8 @@ impl RolloutView<'_> {
             ),
             RolloutStatus::Completed => None,
             RolloutStatus::Aborted => Some(format!(
-                "confirmed nodes keep {to}, the others keep their previous version; to roll back the \
-                 confirmed nodes: zagent rollout start --component {} --to {} --anyway",
+                "an abort changes no node that was confirmed; to roll back the nodes that run {to}: zagent \
+                 rollout start --component {} --to {} --anyway",
                 record.component.name(),
                 record.from.as_deref().unwrap_or("VERSION")
             )),
@@ -219,7 +248,7 @@ impl RolloutView<'_> {
             .flat_map(|(batch, nodes)| nodes.iter().map(move |node| (batch, node)));
         let worth: Vec<_> = all.filter(|(batch, node)| is_worth(*batch, node)).collect();
         let most = if whole { usize::MAX } else { MAX_NODES };
-        let mut table = TextTable::new(["BATCH", "NODE", "STATUS", "SINCE", "VERSION", "NOTE"]);
+        let mut table = TextTable::new(["BATCH", "NODE", "STATUS", "SINCE", "RUNS", "NOTE"]);
         for (batch, node) in worth.iter().take(most) {
             let status = record.node_status(node);
             table.add_row(record_text::status_tone(status), self.node_row(*batch, node, status));
@@ -250,7 +279,7 @@ impl RolloutView<'_> {
             (None, Some(report)) => node_state_text(report, self.now),
             (None, None) => refused().map(|why| format!("report refused: {why}")).unwrap_or_default(),
         };
-        let on = report.map(node_version).unwrap_or_default();
+        let on = self.running_version(node);
         let since = since.unwrap_or_default();
         [(batch + 1).to_string(), node.to_string(), record_text::status_word(status).into(), since, on, note]
     }

@@ -414,6 +414,9 @@ fn plan_error(error: &PlanError) -> AgentError {
         PlanError::NoEligible { .. } => {
             failed("find the reason with `zagent node list` and fix the nodes first")
         }
+        PlanError::Rejected { .. } => {
+            failed("find out why (zagent node show NODE) and fix it, or order it all the same with --anyway")
+        }
         PlanError::Protocol { .. } => failed("update these nodes first, or exclude them from --target"),
         PlanError::NothingToDo { .. } => failed("list the versions of the nodes with `zagent node list`"),
         PlanError::Downgrade { .. } => failed("override with --anyway"),

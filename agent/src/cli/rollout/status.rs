@@ -7,7 +7,7 @@ use serde_json::json as object;
 use zagent_config::ids::{NodeId, RolloutId};
 use zagent_config::settings::{BoardKind, Settings};
 use zagent_rollout::acceptance::OrderSignatures;
-use zagent_rollout::record::{RolloutMode, RolloutRecord, RolloutStatus};
+use zagent_rollout::record::{Component, RolloutMode, RolloutRecord, RolloutStatus};
 use zagent_rollout::records::{Records, RefusedReport};
 use zagent_rollout::report::NodeReport;
 
@@ -112,8 +112,20 @@ impl StatusFacts {
             "signers": self.signatures.signers, "needed": self.signatures.needed,
         });
         data["waits"] = object!(waits);
+        let nodes = record.batches.iter().flatten();
+        let runs: BTreeMap<&NodeId, Option<String>> =
+            nodes.map(|node| (node, self.reports.get(node).and_then(running_version))).collect();
+        data["runs"] = object!(runs);
         data["refused_reports"] = refused.collect();
         data
+    }
+}
+
+/// The whole version or commit that a node runs, by its own report.
+fn running_version(report: &NodeReport) -> Option<String> {
+    match report.component {
+        Component::Agent => Some(report.version.clone()),
+        Component::States => report.revision.clone(),
     }
 }
 

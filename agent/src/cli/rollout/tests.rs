@@ -49,6 +49,9 @@ fn report(id: &str, os: &str) -> NodeReport {
         protocol: 1,
         hold: None,
         last_run: None,
+        stopped: None,
+        rejected: Default::default(),
+        failing_checks: Vec::new(),
         waits: Default::default(),
     }
 }
@@ -69,6 +72,7 @@ fn draft() -> RolloutDraft {
         url: None,
         reference: Some("refs/zagent/release/1.4.0/linux-x86_64".into()),
         signature: None,
+        min_protocol: 0,
     };
     let plain = RolloutDraft::new("agent-1.4.0-20261116".parse().unwrap(), Component::Agent, "1.4.0");
     RolloutDraft {

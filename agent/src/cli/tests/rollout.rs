@@ -128,6 +128,9 @@ impl Host {
             protocol: 1,
             hold: None,
             last_run: None,
+            stopped: None,
+            rejected: Default::default(),
+            failing_checks: Vec::new(),
             waits: Default::default(),
         };
         let records = BoardRecords::open(&settings).unwrap();

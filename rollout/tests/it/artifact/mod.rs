@@ -32,6 +32,7 @@ fn artifact(bytes: &[u8]) -> Artifact {
         url: None,
         reference: None,
         signature: None,
+        min_protocol: 0,
     }
 }
 

@@ -27,7 +27,7 @@ fn shelf(dir: &Path) -> RefStore {
 
 fn edition<'a>(file: &'a Path, keys: &'a [PathBuf]) -> PublishRequest<'a> {
     let (os, arch) = (Some("linux"), Some("x86_64"));
-    PublishRequest { file, component: Component::Agent, version: "1.2.3", os, arch, keys }
+    PublishRequest { file, component: Component::Agent, version: "1.2.3", os, arch, keys, min_protocol: 0 }
 }
 
 #[test]

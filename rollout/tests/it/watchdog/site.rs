@@ -338,6 +338,7 @@ fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> RolloutRe
             url: Some(program.display().to_string()),
             reference: None,
             signature: None,
+            min_protocol: 0,
         }],
         batches: vec![vec![node()]],
         current_batch: 0,
