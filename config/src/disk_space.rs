@@ -33,6 +33,14 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// True when a message names a full disk or a used-up quota as its cause: saved reasons are texts.
+#[must_use]
+pub fn says_full(message: &str) -> bool {
+    ["No space left on device", "Disk quota exceeded", "are free for"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -111,6 +111,17 @@ impl AgentError {
         }
     }
 
+    /// The error and what to do about it, on one line.
+    #[must_use]
+    pub fn explanation(&self) -> String {
+        match self {
+            Self::Usage { hint: Some(hint), .. } | Self::Refusal { hint: Some(hint), .. } => {
+                format!("{}; {hint}", self.summary())
+            }
+            _ => self.summary(),
+        }
+    }
+
     /// Exit code.
     #[must_use]
     pub const fn exit(&self) -> ExitStatus {

@@ -57,6 +57,18 @@ pub struct AgentMemory {
     pub weighed: Option<TestingAncestry>,
     /// When webhooks were last told that the manifest expires.
     pub expiry_told: Option<Timestamp>,
+    /// Why the last turn ended without a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_run: Option<TurnError>,
+}
+
+/// Why a turn ended without a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnError {
+    /// When it ended.
+    pub at: Timestamp,
+    /// The reason, and what to do.
+    pub message: String,
 }
 
 impl AgentMemory {
@@ -229,7 +241,8 @@ impl AgentMemory {
             counts.into_iter().map(|(word, standing)| (word.to_owned(), report.count(standing))).collect();
         let failed = report.states.iter().filter(|state| state.status() == StateStatus::Failed);
         let words = |state: &StateOutcome| {
-            format!("{}: {}{}", state.id, first_line(&state.comment), state.exit_code_suffix())
+            let place = state.declared_at().map(|place| format!(" ({place})")).unwrap_or_default();
+            format!("{}{place}: {}{}", state.id, first_line(&state.comment), state.exit_code_suffix())
         };
         let errors = failed.take(MAX_ERRORS).map(words);
         let success = report.is_success();

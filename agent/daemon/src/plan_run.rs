@@ -16,11 +16,13 @@ use zagent_config::{Map, SecretMask, Value};
 
 use crate::compile_job::{CompileJob, PlanWithPillar};
 use crate::error::AgentError;
+use crate::memory::AgentMemory;
 use crate::operator::pause::Pause;
 use crate::run_output::RunOutput;
 use crate::space;
 use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
+use zagent_host::undo::UndoableRun;
 use zagent_run::history::{self, History};
 use zagent_run::{
     GlobalConditions, LockError, RunMode, RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher,
@@ -61,7 +63,21 @@ pub fn run_manually(
     // Held until everything is printed and saved: a stop signal at the very end does not lose the report.
     let _signals = SignalWatcher::watch(&cancel);
     let run = PlanRun { job, planned, order, trigger: RunTrigger::Manual, cancel: &cancel };
-    run.run_and_record(output)
+    let report = run.run_and_record(output)?;
+    if report.mode == RunMode::Apply {
+        note_for_status(job, &report, output);
+    }
+    Ok(report)
+}
+
+/// The status names this run too. It says nothing about the whole host: what the daemon follows is another tree.
+fn note_for_status(job: &CompileJob, report: &RunReport, output: &mut dyn RunOutput) {
+    let path = job.settings.paths().memory();
+    let mut memory = AgentMemory::load(&path);
+    memory.note_run(report, false, true);
+    if let Err(error) = memory.save(&path) {
+        output.warn(&format!("cannot save state: {}", zagent_config::error_chain(&error)));
+    }
 }
 
 /// The run that the last run reverted, if it was a revert: `--force` repeats that revert and does not revert
@@ -78,6 +94,15 @@ pub fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, AgentError>
             Err(AgentError::usage_hint(message, "name it: zagent run --revert RUN --force"))
         }
     }
+}
+
+/// The run that a revert would undo: the one that begins with this name, or the last; nothing when there is none.
+///
+/// # Errors
+/// Fails when the undo notes cannot be read.
+pub fn undoable_run(job: &CompileJob, name: Option<&str>) -> Result<Option<UndoableRun>, AgentError> {
+    let runs = zagent_run::undoable_runs(&job.settings.paths()).map_err(|error| to_agent_error(&error))?;
+    Ok(runs.into_iter().rfind(|run| name.is_none_or(|name| run.run.starts_with(name))))
 }
 
 /// A pause stops only automatic runs; a person who starts a run may not know about it.
@@ -99,7 +124,10 @@ impl PlanRun<'_> {
             space::make_room(&self.job.settings).iter().for_each(|warning| output.warn(warning));
         }
         let report = self.run(output)?;
-        if report.mode != RunMode::Test {
+        if report.mode == RunMode::Test {
+            // Only for `history --all`: a dry run warns about nothing and fails for nothing.
+            let _ = History::new(&self.job.settings.paths(), self.job.settings.run.keep).record(&report);
+        } else {
             self.record_history(&report, output);
             if space::has_written(&report) {
                 space::limit(&self.job.settings).iter().for_each(|warning| output.warn(warning));

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use zagent_cache::{Cache, CacheError, CheckDepth, Generation};
+use zagent_config::disk_space::says_full;
 use zagent_config::settings::Settings;
 
 use super::handover::Handover;
@@ -296,7 +297,7 @@ impl Turn<'_> {
             save_memory(memory, &self.settings.paths(), runner);
         }
         renewed.map(Some).map_err(|words| AgentError::Refusal {
-            exit: ExitStatus::Refused,
+            exit: if says_full(&words) { ExitStatus::Failed } else { ExitStatus::Refused },
             message: format!(
                 "the cache was modified outside zagent ({}) and {words}",
                 error_chain(&tampered)
@@ -327,8 +328,7 @@ pub(crate) fn save_memory(
 
 fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRevision>) -> AgentError {
     let (exit, hint) = match held {
-        Some(held) if held.why == HoldReason::Broken => (ExitStatus::NotCompiled, held.message),
-        Some(held) => (ExitStatus::Refused, held.message),
+        Some(held) => (held.exit(), held.message),
         None if unreachable => {
             (ExitStatus::Unreachable, "no remote answers: check with `zagent doctor`".into())
         }

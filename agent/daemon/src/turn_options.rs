@@ -1,14 +1,18 @@
 //! Options of a single turn in, its outcome out: loads the settings, watches for signals, and runs the turn.
 
+#![expect(clippy::disallowed_methods, reason = "notes when a turn ended without a run")]
+
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::compile_request::CompileRequest;
 use crate::error::AgentError;
 use crate::handover::Handover;
+use crate::memory::{AgentMemory, TurnError};
 use crate::node_settings;
 use crate::run_output::RunOutput;
 use crate::seed::machine_seed;
@@ -128,7 +132,11 @@ impl TurnOptions {
             checked: None,
             expiry: None,
         };
-        turn.run(&mut runner)
+        let ended = turn.run(&mut runner);
+        if !self.order.test {
+            note_error(&settings, ended.as_ref().err());
+        }
+        ended
     }
 
     fn load_settings(&self, output: &mut dyn RunOutput) -> Result<Settings, AgentError> {
@@ -145,6 +153,19 @@ impl TurnOptions {
     /// revision must pass its health checks as a whole.
     fn should_fetch(&self, settings: &Settings) -> bool {
         self.fetch && (self.request.sls.is_empty() || !settings.paths().current().exists())
+    }
+}
+
+/// Saves why there was no run, for a client that waits for it; the end of the reason too.
+fn note_error(settings: &Settings, error: Option<&AgentError>) {
+    let path = settings.paths().memory();
+    let mut memory = AgentMemory::load(&path);
+    if error.is_none() && memory.no_run.is_none() {
+        return;
+    }
+    memory.no_run = error.map(|error| TurnError { at: Timestamp::now(), message: error.explanation() });
+    if let Err(error) = memory.save(&path) {
+        tracing::debug!(error = zagent_config::error_chain(&error), "cannot save why there was no run");
     }
 }
 

@@ -26,6 +26,7 @@ pub mod runner;
 pub(crate) mod secret_files;
 pub mod signal;
 pub mod slot;
+mod sls_line;
 pub(crate) mod state_locks;
 pub(crate) mod state_run;
 
@@ -39,4 +40,4 @@ pub use progress::{NoProgress, RunProgress};
 pub use run_options::RunOptions;
 pub use runner::run_plan;
 pub use signal::SignalWatcher;
-pub use state_run::{StateRun, StateRunError};
+pub use state_run::{StateRun, StateRunError, undoable_runs};

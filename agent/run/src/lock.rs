@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::history::{RunSummary, StartedRun};
 use zagent_config::disk_space::is_full;
 use zagent_config::paths::Paths;
 use zagent_host::CancelToken;
@@ -20,7 +21,62 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Held while a run changes the host; given back when dropped, or when the process ends in whatever way.
 #[derive(Debug)]
 pub(crate) struct RunLock {
-    _file: File,
+    file: File,
+    /// True when it holds its own name, which is removed at the end: only a run that was killed leaves its name.
+    is_named: bool,
+    /// The run that held it before, when its process was killed.
+    pub(crate) killed: Option<KilledRun>,
+}
+
+/// A run whose process ended before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KilledRun {
+    run: String,
+    started: StartedRun,
+}
+
+impl KilledRun {
+    /// As a run of the history; nothing when its name tells no time.
+    pub(crate) fn summary(&self) -> Option<RunSummary> {
+        let stamp = self.run.split('-').next()?;
+        let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
+        let start = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
+        Some(RunSummary::of_killed(&self.run, &self.started, start))
+    }
+
+    /// Reads it from a lock that nobody holds: `PID run NAME`, then what is known of the run.
+    fn from_lock(text: &str) -> Option<Self> {
+        let (first, rest) = text.split_once('\n')?;
+        let (pid, run) = first.split_once(" run ")?;
+        if is_alive(pid.parse().ok()?) {
+            return None;
+        }
+        let started = serde_json::from_str(rest.lines().next()?).ok()?;
+        Some(Self { run: run.to_owned(), started })
+    }
+}
+
+/// The name under which files of past runs are removed.
+const CLEANUP: &str = "cleanup";
+/// Bytes read of a lock file.
+const LOCK_BYTES: u64 = 4096;
+
+/// The run that a lock names, when nobody holds it and its process is gone. A run that ended is in the history too.
+pub(crate) fn killed_run(path: &Path) -> Option<KilledRun> {
+    let mut file = File::open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+    KilledRun::from_lock(&read_text(&mut file))
+}
+
+fn read_text(file: &mut File) -> String {
+    let mut text = String::new();
+    // What cannot be read names nobody.
+    let _ = file.rewind().and_then(|()| file.take(LOCK_BYTES).read_to_string(&mut text));
+    text
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// Why there is no lock.
@@ -50,7 +106,7 @@ impl RunLock {
     /// Fails when another run holds it for longer (or started this one), and when the file cannot be used.
     pub(crate) fn acquire(
         path: &Path,
-        run: &str,
+        (run, started): (&str, &StartedRun),
         timeout: Duration,
         cancel: &CancelToken,
     ) -> Result<Self, LockError> {
@@ -76,13 +132,27 @@ impl RunLock {
             }
             cancel.wait(RETRY_INTERVAL);
         }
-        let words = format!("{} run {run}\n", std::process::id());
+        let killed = KilledRun::from_lock(&read_text(&mut file));
+        if run == CLEANUP && killed.is_some() {
+            return Ok(Self { file, is_named: false, killed });
+        }
+        let about = serde_json::to_string(started).unwrap_or_default();
+        let words = format!("{} run {run}\n{about}\n", std::process::id());
         let named =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(words.as_bytes()));
         match named {
             // Only for those who wait: on a full disk they do not learn for whom.
             Err(error) if !is_full(&error) => Err(broken(error)),
-            _ => Ok(Self { _file: file }),
+            _ => Ok(Self { file, is_named: true, killed }),
+        }
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        if self.is_named {
+            // A name that stays is told as a killed run only when the history lacks it.
+            let _ = self.file.set_len(0);
         }
     }
 }
@@ -99,7 +169,9 @@ impl NoRun {
     pub fn claim(paths: &Paths) -> Option<Self> {
         let path = paths.lock();
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
-        let lock = RunLock::acquire(&path, "cleanup", Duration::ZERO, &CancelToken::new()).ok()?;
+        let lock =
+            RunLock::acquire(&path, (CLEANUP, &StartedRun::default()), Duration::ZERO, &CancelToken::new())
+                .ok()?;
         Some(Self { _lock: lock })
     }
 }
@@ -110,10 +182,10 @@ struct LockHolder {
 }
 
 fn read_holder(file: &mut File) -> LockHolder {
-    let mut text = String::new();
     // Who cannot be read is somebody all the same.
-    let _ = file.rewind().and_then(|()| file.take(200).read_to_string(&mut text));
-    let (pid, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    let text = read_text(file);
+    let first = text.lines().next().unwrap_or_default().trim();
+    let (pid, rest) = first.split_once(' ').unwrap_or((first, ""));
     match pid.parse() {
         Ok(pid) => LockHolder { pid: Some(pid), description: format!("process {pid}, {rest}") },
         Err(_) => LockHolder { pid: None, description: "by an unknown process".into() },
@@ -145,11 +217,36 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let cancel = CancelToken::new();
-        let first = RunLock::acquire(&path, "one", Duration::ZERO, &cancel).unwrap();
-        let second = RunLock::acquire(&path, "two", Duration::ZERO, &cancel).unwrap_err();
+        let about = StartedRun::default();
+        let first = RunLock::acquire(&path, ("one", &about), Duration::ZERO, &cancel).unwrap();
+        let second = RunLock::acquire(&path, ("two", &about), Duration::ZERO, &cancel).unwrap_err();
         assert!(second.to_string().contains(&format!("process {}, run one", std::process::id())), "{second}");
         drop(first);
         // A command that another test starts in this moment holds the lock too, until it is what it will be.
-        RunLock::acquire(&path, "three", Duration::from_secs(30), &cancel).unwrap();
+        RunLock::acquire(&path, ("three", &about), Duration::from_secs(30), &cancel).unwrap();
+    }
+
+    #[test]
+    fn a_lock_names_the_run_that_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let started = StartedRun { node: "web-01".into(), mode: "apply".into(), ..StartedRun::default() };
+        let about = serde_json::to_string(&started).unwrap();
+        // No process has this number.
+        let dead = u32::MAX;
+        let text = format!("{dead} run 20261116T084512-3f9a7\n{about}\n");
+        std::fs::write(&path, &text).unwrap();
+        let head = killed_run(&path).unwrap().summary().unwrap();
+        assert_eq!((head.run.as_str(), head.node.as_str()), ("20261116T084512-3f9a7", "web-01"));
+        assert!(head.killed && !head.success && head.start().to_string() == "2026-11-16T08:45:12Z");
+        let cleanup =
+            RunLock::acquire(&path, (CLEANUP, &started), Duration::ZERO, &CancelToken::new()).unwrap();
+        drop(cleanup);
+        assert_eq!(killed_run(&path).unwrap().summary().unwrap().run, head.run);
+        let lock = RunLock::acquire(&path, ("two", &started), Duration::ZERO, &CancelToken::new()).unwrap();
+        assert_eq!(lock.killed.as_ref().unwrap().run, head.run);
+        assert_eq!(killed_run(&path), None, "a run goes on");
+        drop(lock);
+        assert_eq!(killed_run(&path), None, "it ended");
     }
 }

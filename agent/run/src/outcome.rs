@@ -16,6 +16,9 @@ pub const LEFT_ALONE: &str = "left_alone";
 /// Set in the details of a revert where something cannot be undone at all.
 pub const IRREVERSIBLE: &str = "irreversible";
 
+/// The detail of a failed state that names the file and the line of its SLS.
+pub const SOURCE: &str = "source";
+
 /// What a run was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunMode {
@@ -373,6 +376,12 @@ impl StateOutcome {
     #[must_use]
     pub fn has_detail(&self, detail: &str) -> bool {
         self.details.get(detail).is_some_and(Value::is_truthy)
+    }
+
+    /// Where a failed state is declared: `web/init.sls:12`.
+    #[must_use]
+    pub fn declared_at(&self) -> Option<&str> {
+        self.details.get(SOURCE).and_then(Value::as_str).filter(|_| self.result == Some(false))
     }
 
     /// ` (exit code 7)` of a command that failed, else nothing: its comment only says that it ran.

@@ -6,8 +6,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a run has a start and a duration")]
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
+mod revert;
+
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,23 +17,21 @@ use jiff::Timestamp;
 use zagent_compiler::{Compat, FileTree, Plan, TemplateHost};
 use zagent_config::paths::Paths;
 use zagent_config::settings::RunSchedule;
-use zagent_config::{Map, SecretMask, Value};
+use zagent_config::{SecretMask, Value};
 
-use super::outcome::{FileLines, IRREVERSIBLE, LEFT_ALONE, OutcomeDraft};
+pub use revert::undoable_runs;
+
 use super::runner::{self, RunCtx, RunFs, RunnerSettings};
-use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger, StateOutcome};
+use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger};
+use crate::history::{History, StartedRun};
 use crate::secret_files::SecretFiles;
 use crate::{GlobalConditions, RunProgress};
 use zagent_config::error_chain;
 use zagent_host::disk::Disk;
 use zagent_host::fs::{FileSystem, FsError, Overlay};
-use zagent_host::undo;
-use zagent_host::undo::{JournalReader, RevertOptions, RevertedState, UndoJournal, UndoOutcome};
+use zagent_host::undo::{self, UndoJournal};
 use zagent_host::{CancelToken, Machine};
-use zagent_states as states;
-use zagent_states::{
-    ExternalUndoNote, RenderTemplate, RestoreOutcome, RunShared, StateCtx, UndoNote, UndoReplay,
-};
+use zagent_states::RenderTemplate;
 
 /// At least so many states run at once.
 const MIN_JOBS: usize = 8;
@@ -199,11 +197,20 @@ impl StateRun<'_> {
             ));
         }
         let _lock = self.acquire_lock(cancel)?;
-        let journal = Arc::new(UndoJournal::create(&self.paths.undo(), &self.run)?.hiding(&self.mask));
+        let journal = UndoJournal::create(&self.paths.undo(), &self.run)?.hiding(&self.mask);
+        let journal = Arc::new(journal.with_retries(self.retries()));
         let disk = self.machine.disk(Some(Arc::clone(&journal)));
         let ran = run(&DiskRunFs { disk: &disk, journal: &journal }, &cache);
         self.finish_journal(&disk, &journal);
         Ok(ran)
+    }
+
+    /// `retry` of the states that have one, by tag: a revert tries again as the run did.
+    fn retries(&self) -> impl Iterator<Item = (String, serde_json::Value)> {
+        self.plan.chunks.iter().filter_map(|chunk| {
+            let retry = chunk.args.get("retry").filter(|retry| retry.is_truthy())?;
+            Some((chunk.tag(), serde_json::to_value(retry).ok()?))
+        })
     }
 
     /// Which files hold or held a secret.
@@ -220,7 +227,19 @@ impl StateRun<'_> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|source| StateRunError::Root { path: self.paths.root().to_owned(), source })?;
         let timeout = self.order.timeout.map_or(LOCK_TIMEOUT, |t| t.min(LOCK_TIMEOUT));
-        let lock = RunLock::acquire(&path, &self.run, timeout, cancel)?;
+        let started = StartedRun {
+            node: self.node.clone(),
+            revision: self.revision.clone(),
+            mode: self.order.mode().as_str().into(),
+            schedule: self.order.schedule.unwrap_or(self.schedule).name().into(),
+            trigger: self.trigger.as_str().into(),
+        };
+        let lock = RunLock::acquire(&path, (&self.run, &started), timeout, cancel)?;
+        let killed = lock.killed.as_ref();
+        let history = History::new(self.paths, self.keep_journals);
+        if let Some(Err(error)) = killed.map(|killed| history.record_killed(killed)) {
+            tracing::warn!(error = error_chain(&error), "a run that was killed is not in the history");
+        }
         undo::recover(self.machine.root(), &self.paths.undo())?;
         Ok(lock)
     }
@@ -238,144 +257,6 @@ impl StateRun<'_> {
             tracing::warn!(error = error_chain(&error), "old undo journals cannot be removed");
         }
     }
-
-    /// Undoes what a run did, as a run of its own; says which run that was.
-    fn revert_run(
-        &self,
-        run: Option<&str>,
-        cancel: &Arc<CancelToken>,
-        start: Timestamp,
-    ) -> Result<(Vec<StateOutcome>, String), StateRunError> {
-        let root = self.paths.undo();
-        let test = self.order.test;
-        let _lock = if test { None } else { Some(self.acquire_lock(cancel)?) };
-        let past = undo::list_runs(&root)?;
-        let found = match run {
-            None | Some("last") => past.iter().max_by_key(|p| (p.started, &p.run)),
-            Some(name) => past
-                .iter()
-                .find(|p| p.run == name)
-                .or_else(|| single(past.iter().filter(|p| p.run.starts_with(name)))),
-        };
-        let Some(found) = found else {
-            return Err(StateRunError::NothingToRevert(match run {
-                Some(name) if past.iter().any(|p| p.run.starts_with(name)) => {
-                    format!("several runs begin with `{name}`: write more of the name")
-                }
-                Some(name) => format!(
-                    "no run `{name}` left undo notes: it changed nothing, is not known, or is too old"
-                ),
-                None => "no run has changed anything yet".into(),
-            }));
-        };
-        let notes = JournalReader::open(&root.join(&found.run))?;
-        let tags = match &self.order.state {
-            Some(id) => Some(tags_for_id(&notes, &found.run, id)?),
-            None => None,
-        };
-        let choice = RevertOptions { is_forced: self.order.force, tags };
-        let returns = RefCell::new(UndoReplay::default());
-        let other = |tag: &str, data: &serde_json::Value, run_fs: &dyn RunFs| {
-            let cache = self.paths.downloads();
-            let (fs, shared) = (run_fs.state_fs(tag), RunShared::default());
-            let ctx = self.revert_ctx(tag, run_fs, &*fs, &shared, &cache);
-            undo_note(data, &ctx, &mut returns.borrow_mut(), self.order.force)
-        };
-        let reverted = if test {
-            let overlay: Arc<dyn FileSystem> = Arc::new(Overlay::new(Arc::new(self.machine.disk(None))));
-            let run_fs = OverlayRunFs(Arc::clone(&overlay));
-            undo::revert_with(
-                &notes,
-                &|_| Arc::clone(&overlay),
-                &|tag, data| other(tag, data, &run_fs),
-                &choice,
-            )
-        } else {
-            let journal = Arc::new(UndoJournal::create(&root, &self.run)?.hiding(&self.mask));
-            let disk = self.machine.disk(Some(Arc::clone(&journal)));
-            let run_fs = DiskRunFs { disk: &disk, journal: &journal };
-            let reverted = undo::revert_with(
-                &notes,
-                &|tag| Arc::new(disk.for_state(tag)),
-                &|tag, data| other(tag, data, &run_fs),
-                &choice,
-            );
-            self.finish_journal(&disk, &journal);
-            reverted
-        };
-        let states = reverted
-            .iter()
-            .enumerate()
-            .map(|(n, r)| revert_outcome(n, r, test, start).into_outcome(&self.mask, FileLines::Shown))
-            .collect();
-        Ok((states, found.run.clone()))
-    }
-
-    /// What a revert may use.
-    fn revert_ctx<'s>(
-        &'s self,
-        tag: &'s str,
-        run_fs: &'s dyn RunFs,
-        fs: &'s dyn FileSystem,
-        shared: &'s RunShared,
-        cache: &'s Path,
-    ) -> StateCtx<'s> {
-        StateCtx {
-            tag,
-            journal: run_fs.journal(),
-            machine: self.machine,
-            fs,
-            files: self.files,
-            host: self.host,
-            templates: self.templates,
-            pillar: self.pillar,
-            plan: self.plan,
-            compat: self.compat,
-            cancel: self.cancel,
-            deadline: None,
-            shared,
-            cache_dir: cache,
-            staging_dir: cache,
-        }
-    }
-}
-
-/// Undoes what is no file: puts a thing back, or asks the module of the tree that left the note.
-fn undo_note(
-    data: &serde_json::Value,
-    ctx: &StateCtx<'_>,
-    returns: &mut UndoReplay,
-    is_forced: bool,
-) -> UndoOutcome {
-    let test = ctx.is_dry();
-    if let Some(note) = UndoNote::read(data) {
-        return match returns.replay_note(&note, is_forced, test, ctx) {
-            Ok(None | Some(RestoreOutcome::AlreadyRestored)) => UndoOutcome::AlreadyRestored,
-            Ok(Some(RestoreOutcome::Skipped(why))) => UndoOutcome::LeftAlone(why),
-            Ok(Some(RestoreOutcome::Restored(done))) => {
-                UndoOutcome::Undone { comment: done.comment, changes: done.changes }
-            }
-            Err(failure) => UndoOutcome::Failed(format!(
-                "{} was not put back: {}",
-                note.describe(),
-                failure.result.comment
-            )),
-        };
-    }
-    let Some(memo) = ExternalUndoNote::read(data) else { return unknown_note() };
-    let what = memo.describe();
-    if test {
-        let changes = Map::from_iter([(what.as_str(), Value::from("undone"))]);
-        return UndoOutcome::Undone { comment: format!("`{what}` would be asked to undo it"), changes };
-    }
-    match states::revert_external(&memo, ctx) {
-        Ok(done) => UndoOutcome::Undone { comment: done.comment, changes: done.changes },
-        Err(failure) => UndoOutcome::Failed(format!("`{what}` was not undone: {}", failure.result.comment)),
-    }
-}
-
-fn unknown_note() -> UndoOutcome {
-    UndoOutcome::Failed("nobody knows how to undo what was noted".into())
 }
 
 /// Where a dry run puts what it cannot do without, until it is over.
@@ -386,69 +267,9 @@ fn create_spare_dir() -> Result<tempfile::TempDir, StateRunError> {
         .map_err(|source| StateRunError::Root { path: std::env::temp_dir(), source })
 }
 
-/// The tags of the state of this id in the notes of a run.
-fn tags_for_id(notes: &JournalReader, run: &str, id: &str) -> Result<BTreeSet<String>, StateRunError> {
-    let id_of = |tag: &str| tag.split("_|-").nth(1).map(str::to_owned);
-    let all = || notes.records().iter().filter_map(undo::JournalRecord::tag);
-    let tags: BTreeSet<String> =
-        all().filter(|tag| *tag == id || id_of(tag).as_deref() == Some(id)).map(str::to_owned).collect();
-    if !tags.is_empty() {
-        return Ok(tags);
-    }
-    let ids: BTreeSet<String> = all().filter_map(id_of).collect();
-    Err(StateRunError::NoState { run: run.to_owned(), id: id.to_owned(), ids: ids.into_iter().collect() })
-}
-
-/// The only one, when there is only one.
-fn single<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
-    all.next().filter(|_| all.next().is_none())
-}
-
 fn default_jobs() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (2 * cores).max(MIN_JOBS)
-}
-
-/// What became of the changes of one state, as its outcome.
-fn revert_outcome(number: usize, reverted: &RevertedState, test: bool, start: Timestamp) -> OutcomeDraft {
-    let mut parts = reverted.tag.split("_|-").map(str::to_owned);
-    let mut part = || parts.next().unwrap_or_default();
-    let (state, id, name, fun) = (part(), part(), part(), part());
-    let changes = reverted.changes();
-    let result = match (reverted.is_success(), test && !changes.is_empty()) {
-        (false, _) => Some(false),
-        (true, true) => None,
-        (true, false) => Some(true),
-    };
-    let mut details = Map::new();
-    for (key, is_so) in [
-        (LEFT_ALONE, (|v| matches!(v, UndoOutcome::LeftAlone(_))) as fn(&UndoOutcome) -> bool),
-        (IRREVERSIBLE, |v| matches!(v, UndoOutcome::Irreversible(_))),
-    ] {
-        if reverted.steps.iter().any(|step| is_so(&step.outcome)) {
-            details.insert(key, true);
-        }
-    }
-    OutcomeDraft {
-        tag: reverted.tag.clone(),
-        state,
-        fun,
-        id,
-        sls: String::new(),
-        name,
-        about: None,
-        result,
-        unknown: false,
-        skip: None,
-        changes,
-        comment: reverted.comment(),
-        diff: String::new(),
-        details,
-        run_num: number as u64,
-        level: number,
-        start,
-        duration: Duration::ZERO,
-    }
 }
 
 /// The disk, with undo notes under the tag of each state.

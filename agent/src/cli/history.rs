@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 use serde_json::json as object;
 use zagent_config::Value;
 
+use super::status::with_installed_root;
 use super::{settings, warn};
 use crate::output::report::{ReportView, format_millis};
 use crate::output::{Paint, ReportFormat, Ui, json, yaml};
@@ -23,6 +24,10 @@ pub(super) struct HistoryArgs {
     /// Run ID, the start of it, or `last`
     #[arg(value_name = "RUN")]
     run: Option<String>,
+
+    /// List dry runs too
+    #[arg(long, conflicts_with = "run")]
+    all: bool,
 
     /// Number of runs to list
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_limit, conflicts_with = "run")]
@@ -47,7 +52,7 @@ impl HistoryArgs {
     }
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
-        let settings = settings::load(self.config.as_deref())?;
+        let settings = with_installed_root(settings::load(self.config.as_deref())?);
         let history = History::new(&settings.paths(), settings.run.keep);
         match &self.run {
             Some(run) => self.show_run(&history, run, ui)?,
@@ -73,7 +78,8 @@ impl HistoryArgs {
                 "to print the report of one run: zagent history last",
             ));
         }
-        let answer = history.list(self.limit).map_err(to_agent_error)?;
+        let listed = if self.all { history.list_all(self.limit) } else { history.list(self.limit) };
+        let answer = listed.map_err(to_agent_error)?;
         print_warnings(&answer.warnings, ui);
         let zone = local_zone();
         let text = match self.out {
@@ -116,7 +122,8 @@ fn runs_json(heads: &[RunSummary]) -> serde_json::Value {
         object!({
             "run": head.run, "node": head.node, "revision": head.revision, "start": head.start().to_string(),
             "test": head.mode == "test", "mode": head.mode, "reverts": head.reverts, "schedule": head.schedule, "trigger": head.trigger,
-            "success": head.success, "canceled": head.canceled,
+            "success": head.success, "canceled": head.canceled, "killed": head.killed,
+            "rolled_back": head.rolled_back,
             "duration_ms": head.duration().as_secs_f64() * 1000.0,
             "changed": head.tally.changed, "failed": head.tally.failed, "skipped": head.tally.skipped,
             "unchanged": head.tally.unchanged, "unknown": head.tally.unknown, "total": head.tally.total(),
@@ -150,7 +157,8 @@ fn runs_table(heads: &[RunSummary], zone: &TimeZone, paint: Paint) -> String {
     for (i, row) in rows.iter().enumerate() {
         let cells: Vec<String> = widths.iter().zip(row).map(|(w, cell)| format!("{cell:w$}")).collect();
         let (cells, last) = (cells.join("  "), &row[6]);
-        let _ = match i.checked_sub(1).map(|n| heads[n].success) {
+        let is_good = |head: &RunSummary| head.success && head.rolled_back.is_none();
+        let _ = match i.checked_sub(1).map(|n| is_good(&heads[n])) {
             None => writeln!(out, "{}", paint.bold(format!("{cells}  {last}"))),
             Some(true) => writeln!(out, "{cells}  {}", paint.green(last)),
             Some(false) => writeln!(out, "{cells}  {}", paint.red(last)),
@@ -161,6 +169,12 @@ fn runs_table(heads: &[RunSummary], zone: &TimeZone, paint: Paint) -> String {
 
 /// `FAILED  2 changed, 1 failed, 7 unchanged`.
 fn result_text(head: &RunSummary) -> String {
+    if head.killed {
+        return "KILLED  its process ended before the run".into();
+    }
+    if let Some(why) = &head.rolled_back {
+        return format!("ROLLED BACK  {}", sanitize(why));
+    }
     let verdict = match (head.canceled, head.success) {
         (true, _) => "STOPPED",
         (false, true) => "OK",

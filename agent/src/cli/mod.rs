@@ -25,6 +25,7 @@ mod pause;
 mod pin;
 mod quarantine;
 mod release;
+mod revert;
 mod rollout;
 mod run;
 mod run_args;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use zagent_compiler::Plan;
 use zagent_config::Value;
 
+use super::revert;
 use super::run_args::{ReportArgs, RunOptionArgs};
 use super::salt_args::SaltArgs;
 use super::settings;
@@ -42,7 +43,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE", hide = true)]
     last_config: Option<PathBuf>,
 
-    /// Undo the changes of a run: the last one, or the given run
+    /// Undo the changes of the given run, or of the `last` one; without a run it asks on a terminal. With `--test` it
+    /// shows what would be undone
     #[arg(long, value_name = "RUN", num_args = 0..=1, help_heading = "Undo")]
     revert: Option<Option<String>>,
 
@@ -78,9 +80,11 @@ impl RunArgs {
         let (revert, state) = (self.revert.clone(), self.state.clone());
         let mut order = RunOptions { revert, force: self.force, state, ..flags.to_order() };
         if order.revert.is_some() {
+            revert::reject_options(&tree, &flags)?;
             let job = tree.job_without_states()?;
-            if order.force && order.revert == Some(None) {
-                order.revert = Some(plan_run::last_reverted_run(&job)?);
+            if revert::choose_run(&job, &mut order, ui)? == revert::Choice::Leave {
+                ui.message("Nothing was changed.");
+                return Ok(ExitStatus::Success);
             }
             let nothing = PlanWithPillar { plan: Plan::default(), pillar: Value::Null };
             return run_plan(&job, &nothing, &order, &self.report, ui);

@@ -68,6 +68,14 @@ pub(super) struct ReportArgs {
 }
 
 impl RunOptionArgs {
+    pub(super) const fn has_schedule(&self) -> bool {
+        self.schedule.is_some()
+    }
+
+    pub(super) const fn has_jobs(&self) -> bool {
+        self.jobs.is_some()
+    }
+
     pub(super) fn to_order(&self) -> RunOptions {
         RunOptions {
             test: self.test,

@@ -12,9 +12,7 @@ use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
 use zagent_daemon::compile_request::CompileRequest;
 use zagent_daemon::error::{AgentError, ExitStatus};
-use zagent_daemon::{
-    AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
-};
+use zagent_daemon::{AgentMemory, HeldRevision, OperatorOrders, StatesSync, SyncOptions, SyncOutcome};
 
 /// Fetch from the remotes, or verify what they offer; runs nothing
 #[derive(Debug, clap::Args)]
@@ -165,11 +163,7 @@ impl SourceArgs {
 
 fn held_error(held: &HeldRevision, cache: &Cache) -> AgentError {
     let message = format!("revision {} is held back: {}", held.revision.short(), held.message);
-    let exit = match held.why {
-        HoldReason::Broken => ExitStatus::NotCompiled,
-        HoldReason::Unfetched => ExitStatus::Unreachable,
-        _ => ExitStatus::Refused,
-    };
+    let exit = held.exit();
     AgentError::Refusal { exit, message, hint: Some(with_current("see also `zagent status`", cache)) }
 }
 

@@ -18,9 +18,14 @@ use zagent_host::timezone::local_zone;
 /// Show the revision of this node, why it is not the newest, and what happens next
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
-    /// Exit with 1 when attention is needed: a failed run, a refused revision, an expired manifest
+    /// Exit with 1 when attention is needed: a failed run, a refused revision, an expired manifest, no daemon though
+    /// remotes are configured, an invalid configuration, nothing ever applied
     #[arg(long)]
     check: bool,
+
+    /// With `--check`: this host runs `zagent run --once` on its own timer, so a missing daemon is not a problem
+    #[arg(long, requires = "check")]
+    no_daemon: bool,
 
     #[command(flatten)]
     common: CommonArgs,
@@ -39,11 +44,21 @@ impl StatusArgs {
         told.iter().for_each(|words| warn(words, ui));
         let settings = with_installed_root(settings);
         let now = Timestamp::now();
+        // Problems that only this command can see, besides those of the status.
+        let mut wrong: Vec<String> =
+            if told.is_empty() { Vec::new() } else { vec!["the configuration does not load".into()] };
         let status = match ApiClient::new(settings.paths().socket()).status() {
             Ok(status) => status,
-            Err(ClientError::NoDaemon(_) | ClientError::Denied(_)) => status_from_files(&settings, now)?,
-            Err(e) => {
-                warn(&error_chain(&e), ui);
+            Err(error) => {
+                match &error {
+                    ClientError::NoDaemon(_) if settings.source.remotes.is_empty() || self.no_daemon => {}
+                    ClientError::NoDaemon(_) => wrong.push(NO_DAEMON.into()),
+                    ClientError::Denied(_) => {}
+                    other => {
+                        warn(&error_chain(other), ui);
+                        wrong.push("the daemon does not answer".into());
+                    }
+                }
                 status_from_files(&settings, now)?
             }
         };
@@ -57,7 +72,7 @@ impl StatusArgs {
         if !self.check {
             return Ok(ExitStatus::Success);
         }
-        let wrong = status.problems();
+        wrong.extend(status.problems());
         wrong.iter().for_each(|what| warn(what, ui));
         Ok(if wrong.is_empty() && status.unread.is_empty() {
             ExitStatus::Success
@@ -66,6 +81,10 @@ impl StatusArgs {
         })
     }
 }
+
+/// Why a node with remotes needs a daemon, and what to do.
+const NO_DAEMON: &str = "no daemon is running, so nothing follows the remotes: start it with `systemctl start zagent`; \
+                         on a host with its own timer, check with `--no-daemon`";
 
 fn status_value(status: &AgentStatus) -> Value {
     serde_json::to_value(status).and_then(serde_json::from_value).unwrap_or_default()

@@ -182,7 +182,7 @@ fn a_run_is_predicted_applied_and_reverted() {
     assert!(done.out.contains("1 state: 1 changed") && target.exists(), "{}", done.all());
     let again = tree.on_web(&["run", "--once"]);
     assert!(again.out.contains("1 unchanged"), "{}", again.all());
-    let undone = tree.on_web(&["run", "--revert"]);
+    let undone = tree.on_web(&["run", "--revert", "last"]);
     assert_eq!((undone.exit, target.exists()), (ExitStatus::Success, false), "{}", undone.all());
 }
 
@@ -214,19 +214,19 @@ fn changes_of_a_module_are_reverted_by_it() {
     assert_eq!((foretold.json()["changed"].clone(), target.exists()), (1.into(), true), "{}", foretold.all());
     // Without the module the revert is impossible, and that is a failure.
     std::fs::remove_file(tree.dir.path().join("states/_states/marker")).unwrap();
-    let lost = tree.on_web(&["run", "--revert"]);
+    let lost = tree.on_web(&["run", "--revert", "last"]);
     assert_eq!((lost.exit, target.exists()), (ExitStatus::Failed, true), "{}", lost.all());
     assert!(lost.out.contains("there is no module `marker` in the tree any more"), "{}", lost.all());
     tree.write(&[("states/_states/marker", MARKER)]);
-    let undone = tree.on_web(&["run", "--revert"]);
+    let undone = tree.on_web(&["run", "--revert", "last"]);
     assert_eq!((undone.exit, target.exists()), (ExitStatus::Success, false), "{}", undone.all());
     assert!(undone.out.contains("taken away"), "{}", undone.all());
     // A revert is a run too.
-    let redone = tree.on_web(&["run", "--revert"]);
+    let redone = tree.on_web(&["run", "--revert", "last"]);
     assert_eq!((redone.exit, target.exists()), (ExitStatus::Success, true), "{}", redone.all());
     // A module that fails to revert is a failure.
     std::fs::remove_file(&target).unwrap();
-    let failed = tree.on_web(&["run", "--revert"]);
+    let failed = tree.on_web(&["run", "--revert", "last"]);
     assert_eq!(failed.exit, ExitStatus::Failed, "{}", failed.all());
     assert!(failed.out.contains("`marker.present` was not undone"), "{}", failed.all());
     assert!(!failed.out.contains("as it was before"), "{}", failed.all());
@@ -419,6 +419,7 @@ fn help_version_completions_and_manual_go_to_stdout() {
     <super::call::FunctionCallArgs as clap::CommandFactory>::command().debug_assert();
 }
 
+mod exec_args;
 mod init;
 mod manifest;
 mod operate;

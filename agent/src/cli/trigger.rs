@@ -110,11 +110,7 @@ fn result_text(end: &RequestResult, is_test: bool, paint: Paint) -> String {
         for error in &run.errors {
             let _ = writeln!(out, "  {}", paint.red(sanitize(error)));
         }
-        // A dry run is not recorded in the history.
-        if !is_test {
-            let _ =
-                writeln!(out, "{}", paint.dim(format!("full report: zagent history {}", sanitize(&run.run))));
-        }
+        let _ = writeln!(out, "{}", paint.dim(format!("full report: zagent history {}", sanitize(&run.run))));
     }
     if let Some(message) = &end.message {
         let _ = writeln!(out, "{}", sanitize(message));

@@ -181,10 +181,21 @@ impl StatusView<'_> {
             "" => format!("at {}", newest.remote),
             branch => format!("head of {branch} at {}", newest.remote),
         };
+        let revision = newest.revision.short();
+        if let Some(since) = status.cut_off_since() {
+            let words =
+                if status.is_current { "which this node has" } else { "which this node does not have" };
+            return (
+                StatusTone::Bad,
+                format!(
+                    "unknown: no remote answers since {}; last seen {revision} {place}, {words}",
+                    self.clock_text(since)
+                ),
+            );
+        }
         if status.is_current {
             return (StatusTone::Fine, format!("is current, {place}"));
         }
-        let revision = newest.revision.short();
         let Some(held) = &status.why_not else {
             return (
                 StatusTone::Attention,

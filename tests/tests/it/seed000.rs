@@ -469,7 +469,7 @@ act:
     let seen = site.run(&["--test", "--revert"]);
     assert_eq!(seen.report["test"], true);
     assert_eq!(zagent_tests::corpus::snapshot(&site.host()).unwrap(), after, "a dry run changes nothing");
-    let undone = site.run(&["--revert"]);
+    let undone = site.run(&["--revert", "last"]);
     assert_eq!(undone.order(), ["act", "old", "conf", "dir"]);
     assert_eq!(undone.report["mode"], "revert");
     assert_eq!(undone.report["success"], true, "{:#}", undone.report);

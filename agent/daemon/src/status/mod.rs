@@ -346,6 +346,13 @@ impl AgentStatus {
         Some(self.at.duration_since(newest.since).max(SignedDuration::ZERO))
     }
 
+    /// Since when no remote has answered, when none does: what the newest revision is cannot be told then.
+    #[must_use]
+    pub fn cut_off_since(&self) -> Option<Timestamp> {
+        let since: Option<Vec<Timestamp>> = self.remotes.iter().map(|remote| remote.failing_since).collect();
+        since?.into_iter().max()
+    }
+
     /// True when the manifest of the current generation has expired.
     #[must_use]
     pub fn is_expired(&self) -> bool {
@@ -356,6 +363,9 @@ impl AgentStatus {
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let mut wrong = Vec::new();
+        if self.last_run.is_none() && self.unread.is_empty() {
+            wrong.push("nothing was ever applied on this node".into());
+        }
         if self.last_run.as_ref().is_some_and(|run| !run.success && !run.canceled) {
             wrong.push("the last run failed".into());
         }

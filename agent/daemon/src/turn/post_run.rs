@@ -31,6 +31,7 @@ use crate::trial::{GenerationTrial, MAX_TRIES};
 use crate::turn_runner::TurnRunner;
 use zagent_config::error_chain;
 use zagent_host::timezone::local_zone;
+use zagent_run::history::History;
 use zagent_run::{RunReport, RunTrigger, StateOutcome, StateStatus};
 
 /// Result of a run on trial or not.
@@ -205,6 +206,7 @@ impl Turn<'_> {
             return Ok(failed);
         };
         self.quarantine(&revision, why, memory, runner);
+        self.note_rollback(why, memory, runner);
         let back = match cache.rollback(None) {
             Ok(back) => back,
             Err(error) => {
@@ -214,6 +216,15 @@ impl Turn<'_> {
             }
         };
         self.rerun_current(back, (revision.short(), why), memory, runner)
+    }
+
+    /// The history says of the last run that its revision was rolled back.
+    fn note_rollback(&self, why: &str, memory: &AgentMemory, runner: &mut TurnRunner<'_>) {
+        let Some(run) = &memory.last_run else { return };
+        let history = History::new(&self.settings.paths(), self.settings.run.keep);
+        if let Err(error) = history.record_rollback(&run.run, why) {
+            runner.warn(&error_chain(&error));
+        }
     }
 
     /// From now on the revision is left alone.

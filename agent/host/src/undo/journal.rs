@@ -21,6 +21,8 @@ use crate::fs::FsError;
 
 /// The journal's file in the directory of a run.
 pub(crate) const JOURNAL_FILE: &str = "journal";
+/// The file beside the journal with the `retry` of each state that has one, by tag.
+pub(crate) const RETRIES_FILE: &str = "retries";
 
 /// The undo journal of a run that is under way; shared by all its workers. Nothing is on the disk before the first record.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct UndoJournal {
     sync_done: Condvar,
     /// What tags must not show.
     mask: SecretMask,
+    /// `retry` of states by tag.
+    retries: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Where a record ends; what is needed to wait for it.
@@ -97,6 +101,7 @@ impl UndoJournal {
             sync,
             sync_done: Condvar::new(),
             mask,
+            retries: serde_json::Map::new(),
         })
     }
 
@@ -104,6 +109,13 @@ impl UndoJournal {
     #[must_use]
     pub fn hiding(self, mask: &SecretMask) -> Self {
         Self { mask: mask.clone(), ..self }
+    }
+
+    /// The same with the `retry` of the states of the run, by tag, so that a revert tries again as the run did.
+    #[must_use]
+    pub fn with_retries(self, retries: impl IntoIterator<Item = (String, serde_json::Value)>) -> Self {
+        let retries = retries.into_iter().map(|(tag, retry)| (self.mask.mask_string(&tag), retry)).collect();
+        Self { retries, ..self }
     }
 
     /// The directory that it stands in.
@@ -267,6 +279,7 @@ impl UndoJournal {
         if begun.is_err() {
             // As if it had not been tried: on a full disk the next change tries again, and gets the same answer.
             let _ = std::fs::remove_file(self.dir.join(JOURNAL_FILE));
+            let _ = std::fs::remove_file(self.dir.join(RETRIES_FILE));
             let _ = std::fs::remove_dir(&self.dir);
             *pen = JournalWriter::default();
         }
@@ -282,6 +295,10 @@ impl UndoJournal {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(frame::encode_record(&JournalRecord::Begin { run: self.run.clone(), started }, &[])?);
         append_bytes(pen, &file, &bytes)?;
+        if !self.retries.is_empty() {
+            let bytes = serde_json::to_vec(&self.retries)?;
+            copy_to_new_file(&mut bytes.as_slice(), &self.dir.join(RETRIES_FILE))?;
+        }
         File::open(&self.dir)?.sync_all()?;
         File::open(root)?.sync_all()?;
         pen.file = Some(file.clone());

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::frame;
-use super::journal::JOURNAL_FILE;
+use super::journal::{JOURNAL_FILE, RETRIES_FILE};
 use super::record::{ChangeNote, JournalRecord, SavedContent, SavedEntry};
 use crate::fs::FsError;
 
@@ -53,6 +53,13 @@ impl JournalReader {
     #[must_use]
     pub fn records(&self) -> &[JournalRecord] {
         &self.records
+    }
+
+    /// The `retry` of the states of the run, by tag; empty when none had one, or when it cannot be read.
+    #[must_use]
+    pub fn retries(&self) -> serde_json::Map<String, serde_json::Value> {
+        let read = std::fs::read(self.dir.join(RETRIES_FILE)).ok();
+        read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
     /// The same with the last so many records only: what a revert that was cut off has seen.

@@ -5,9 +5,12 @@
 //! that was interrupted can simply be done again (held by `what_other_hands_changed_is_kept_unless_forced`,
 //! `a_second_revert_has_nothing_to_do`).
 
+#![expect(clippy::disallowed_methods, reason = "a revert says how long each change took to undo")]
+
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use zagent_config::{Map, Value};
 
@@ -16,7 +19,7 @@ use super::path_history::{KnownEntry, PathHistories};
 use super::position::Positions;
 use super::record::{ChangeNote, FileChange, JournalRecord, SavedEntry};
 use super::restore::{restore_attributes, restore_entry};
-use crate::fs::{FileKind, FileSystem, FsError};
+use crate::fs::{FileKind, FileSystem, FsError, Stat};
 use zagent_config::error_chain;
 
 /// What to revert, and how.
@@ -70,7 +73,18 @@ pub struct RevertStep {
     pub path: Option<PathBuf>,
     /// What became of it.
     pub outcome: UndoOutcome,
+    /// Why earlier attempts failed.
+    pub failed_attempts: Vec<String>,
+    /// When it began, counted from the start of the revert.
+    pub begun: Duration,
+    /// How long it took, with all attempts.
+    pub took: Duration,
+    /// The file as it is now, when one was restored.
+    pub restored: Option<Stat>,
 }
+
+/// Whether to try a state again: its tag, and how often it was tried. It waits before it answers.
+pub type TryAgain<'a> = &'a dyn Fn(&str, u64) -> bool;
 
 /// What became of the changes of one state.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +103,50 @@ impl RevertedState {
             matches!(verdict, UndoOutcome::LeftAlone(_) | UndoOutcome::Failed(_) | UndoOutcome::Other(_))
         };
         !self.steps.iter().any(|step| is_open(&step.outcome))
+    }
+
+    /// When it began, counted from the start of the revert.
+    #[must_use]
+    pub fn begun(&self) -> Duration {
+        self.steps.iter().map(|step| step.begun).min().unwrap_or_default()
+    }
+
+    /// How long its steps took together.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.steps.iter().map(|step| step.took).sum()
+    }
+
+    /// What is worth knowing about it beside the changes: how many entries were restored and removed, bytes and mode of
+    /// what was restored, attempts when there were several.
+    #[must_use]
+    pub fn details(&self) -> Map {
+        let count = |is_so: fn(&UndoOutcome) -> bool| {
+            let number = self.steps.iter().filter(|step| is_so(&step.outcome)).count();
+            Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+        };
+        let mut details = Map::new();
+        details
+            .insert("restored", count(|o| matches!(o, UndoOutcome::Restored | UndoOutcome::Undone { .. })));
+        details.insert("removed", count(|o| matches!(o, UndoOutcome::Removed)));
+        let mut files: HashMap<&Path, &Stat> = HashMap::new();
+        for step in &self.steps {
+            if let (Some(path), Some(stat)) = (&step.path, &step.restored) {
+                files.insert(path, stat);
+            }
+        }
+        if !files.is_empty() {
+            let bytes: u64 = files.values().map(|stat| stat.size).sum();
+            details.insert("bytes", Value::Int(i64::try_from(bytes).unwrap_or(i64::MAX)));
+        }
+        if let ([stat], 1) = (&*files.values().collect::<Vec<_>>(), files.len()) {
+            details.insert("mode", format!("{:04o}", stat.mode));
+        }
+        let tries = self.steps.iter().map(|step| step.failed_attempts.len()).max().unwrap_or(0) + 1;
+        if tries > 1 {
+            details.insert("attempts", Value::Int(i64::try_from(tries).unwrap_or(i64::MAX)));
+        }
+        details
     }
 
     /// What changed: each path with `restored` or `removed`.
@@ -116,7 +174,10 @@ impl RevertedState {
     #[must_use]
     pub fn comment(&self) -> String {
         let mut lines = Vec::new();
-        for RevertStep { path, outcome: verdict, .. } in &self.steps {
+        for RevertStep { path, outcome: verdict, failed_attempts, .. } in &self.steps {
+            for (n, why) in failed_attempts.iter().enumerate() {
+                lines.push(format!("attempt {} failed: {why}", n + 1));
+            }
             let is_file = path.is_some();
             let path = path.as_deref().unwrap_or(Path::new("")).display();
             let line = match verdict {
@@ -148,17 +209,20 @@ pub fn revert(
     fs: &dyn Fn(&str) -> Arc<dyn FileSystem>,
     choice: &RevertOptions,
 ) -> Vec<RevertedState> {
-    revert_with(notes, fs, &|_, data| UndoOutcome::Other(data.clone()), choice)
+    revert_with(notes, fs, &|_, data| UndoOutcome::Other(data.clone()), &|_, _| false, choice)
 }
 
-/// The same with somebody who undoes what is no file, by the tag of the state and what it noted.
+/// The same with somebody who undoes what is no file, by the tag of the state and what it noted, and somebody who says
+/// whether a change that could not be undone is tried again.
 #[must_use]
 pub fn revert_with(
     notes: &JournalReader,
     fs: &dyn Fn(&str) -> Arc<dyn FileSystem>,
     other: &dyn Fn(&str, &serde_json::Value) -> UndoOutcome,
+    again: TryAgain<'_>,
     choice: &RevertOptions,
 ) -> Vec<RevertedState> {
+    let clock = Instant::now();
     let histories = PathHistories::new(notes, choice);
     // What cannot be looked at now cannot later either, and says so then.
     let positions = Positions::find(&histories, &*fs("")).unwrap_or_default();
@@ -170,23 +234,14 @@ pub fn revert_with(
         if !choice.includes(tag) {
             continue;
         }
-        let (path, verdict) = match record {
-            JournalRecord::Note(note) => {
-                let answer = way.undo_change(&*fs(tag), note);
-                (
-                    Some(note.path.clone()),
-                    answer.unwrap_or_else(|error| UndoOutcome::Failed(error_chain(&error))),
-                )
-            }
-            JournalRecord::Irreversible { why, .. } => (None, UndoOutcome::Irreversible(why.clone())),
-            JournalRecord::Other { data, .. } => (None, other(tag, data)),
-            JournalRecord::Begin { .. } | JournalRecord::End { .. } => continue,
-        };
+        let begun = clock.elapsed();
+        let Some(step) = way.undo_record(record, &*fs(tag), (other, again)) else { continue };
+        let step = RevertStep { seq, begun, took: clock.elapsed().saturating_sub(begun), ..step };
         let place = *places.entry(tag.to_owned()).or_insert_with(|| {
             states.push(RevertedState { tag: tag.to_owned(), steps: Vec::new() });
             states.len() - 1
         });
-        states[place].steps.push(RevertStep { seq, path, outcome: verdict });
+        states[place].steps.push(step);
     }
     states
 }
@@ -210,7 +265,46 @@ enum EntryState {
     Missing,
 }
 
+/// Who undoes what is no file, and who says whether to try again.
+type Helpers<'h> = (&'h dyn Fn(&str, &serde_json::Value) -> UndoOutcome, TryAgain<'h>);
+
 impl Reverter<'_> {
+    /// Undoes one record, again while it fails and somebody says so; nothing for a record that is no change.
+    fn undo_record(
+        &self,
+        record: &JournalRecord,
+        fs: &dyn FileSystem,
+        (other, again): Helpers<'_>,
+    ) -> Option<RevertStep> {
+        let tag = record.tag()?;
+        let mut failed_attempts = Vec::new();
+        let (path, outcome) = loop {
+            let (path, outcome) = match record {
+                JournalRecord::Note(note) => {
+                    let answer = self.undo_change(fs, note);
+                    let outcome = answer.unwrap_or_else(|error| UndoOutcome::Failed(error_chain(&error)));
+                    (Some(note.path.clone()), outcome)
+                }
+                JournalRecord::Irreversible { why, .. } => (None, UndoOutcome::Irreversible(why.clone())),
+                JournalRecord::Other { data, .. } => (None, other(tag, data)),
+                JournalRecord::Begin { .. } | JournalRecord::End { .. } => return None,
+            };
+            match outcome {
+                UndoOutcome::Failed(why) if again(tag, failed_attempts.len() as u64 + 1) => {
+                    failed_attempts.push(why);
+                }
+                outcome => break (path, outcome),
+            }
+        };
+        let restored = match (&path, &outcome) {
+            (Some(path), UndoOutcome::Restored) => fs.lstat(path).ok().flatten(),
+            _ => None,
+        };
+        let restored = restored.filter(|stat| stat.kind == FileKind::File);
+        let (seq, begun, took) = (record.seq()?, Duration::ZERO, Duration::ZERO);
+        Some(RevertStep { seq, path, outcome, failed_attempts, begun, took, restored })
+    }
+
     fn undo_change(&self, fs: &dyn FileSystem, note: &ChangeNote) -> Result<UndoOutcome, FsError> {
         let path = &*note.path;
         let entry_state = compare_entry(fs, path, &note.change)?;

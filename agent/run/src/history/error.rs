@@ -82,6 +82,14 @@ pub enum HistoryError {
         /// Its file.
         path: PathBuf,
     },
+    /// The process of a run ended before it.
+    #[error(
+        "run `{run}` was killed before it ended: what it changed is in its undo notes; `zagent run --revert {run} --test` shows it"
+    )]
+    Killed {
+        /// The run.
+        run: String,
+    },
     /// Not all states of a run were stored.
     #[error("{omitted} states of run `{run}` are not shown: the record of a run has a size limit")]
     Omitted {

@@ -5,7 +5,7 @@
 //! before it is replaced; nothing is ever written again (held by `a_line_that_was_cut_off_costs_one_run`,
 //! `the_newest_runs_are_kept_and_nothing_is_written_again`).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -125,9 +125,26 @@ impl RunIndex {
         let mut lines: Vec<IndexLine> =
             older.lines.iter().filter(|line| !known.contains(line.run())).cloned().collect();
         lines.extend(newer.lines);
+        replace_by_later(&mut lines);
         lines.drain(..lines.len().saturating_sub(keep));
         Ok(IndexLines { lines, damaged: newer.damaged + older.damaged })
     }
+}
+
+/// A run that has several lines is told by the last one, in the place of the first.
+fn replace_by_later(lines: &mut Vec<IndexLine>) {
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(lines.len());
+    let mut kept: Vec<IndexLine> = Vec::with_capacity(lines.len());
+    for line in lines.drain(..) {
+        match places.get(line.run()) {
+            Some(&place) => kept[place] = line,
+            None => {
+                places.insert(line.run().to_owned(), kept.len());
+                kept.push(line);
+            }
+        }
+    }
+    *lines = kept;
 }
 
 impl IndexEnd {

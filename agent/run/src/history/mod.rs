@@ -22,8 +22,8 @@ pub mod tests;
 
 pub use error::HistoryError;
 pub(crate) use record::RunRecord;
-pub use record::RunSummary;
 use record::StoredRun;
+pub use record::{RunSummary, StartedRun};
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -40,11 +40,14 @@ use zagent_config::disk_space::free_bytes;
 use zagent_config::durable::create_dirs;
 use zagent_config::paths::Paths;
 
+use crate::lock::{self, KilledRun};
 use crate::{RunMode, RunReport};
 use earlier::EarlierHistory;
 use files::RunFiles;
 use index::{IndexLine, IndexLines, RunIndex};
 
+/// The index of dry runs.
+const DRY_RUNS_FILE: &str = "dry-runs";
 /// How long a run waits for another process that writes the history.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The retry interval for the lock.
@@ -87,8 +90,12 @@ pub struct HistoryAnswer<T> {
 pub struct History {
     dir: PathBuf,
     index: RunIndex,
+    /// Dry runs, apart from the others: they must not displace them.
+    dry_runs: RunIndex,
     files: RunFiles,
     earlier: EarlierHistory,
+    /// The lock of runs: names the run whose process was killed.
+    run_lock: PathBuf,
     keep: usize,
     lock_timeout: Duration,
 }
@@ -100,6 +107,11 @@ impl History {
         Self {
             dir: paths.history(),
             index: RunIndex { path: paths.history_index(), old: paths.history_index_old() },
+            dry_runs: RunIndex {
+                path: paths.history().join(DRY_RUNS_FILE),
+                old: paths.history().join(format!("{DRY_RUNS_FILE}.old")),
+            },
+            run_lock: paths.lock(),
             files: RunFiles::new(paths.history_runs()),
             earlier: EarlierHistory::new(paths),
             keep: keep.max(1),
@@ -107,13 +119,14 @@ impl History {
         }
     }
 
-    /// Records a run: states that changed, failed or did not run in full, the others as a number. A dry run
-    /// is not recorded. Returns warnings.
+    /// Records a run: states that changed, failed or did not run in full, the others as a number. A dry run is
+    /// recorded only where runs were recorded before, because it creates nothing. Returns warnings.
     ///
     /// # Errors
     /// Fails when the run cannot be recorded.
     pub fn record(&self, report: &RunReport) -> Result<Vec<HistoryError>, HistoryError> {
-        if report.mode == RunMode::Test {
+        let is_dry = report.mode == RunMode::Test;
+        if is_dry && !self.index.path.exists() {
             return Ok(Vec::new());
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -132,8 +145,39 @@ impl History {
             let written = self.write_file(&report.run, &bytes).map_err(|warning| warnings.push(warning));
             IndexLine::new(StoredRun::summary_only(stored.head), written.is_ok())
         };
-        self.index.append(&line, self.keep, !is_quiet)?;
+        if is_dry {
+            self.dry_runs.append(&line, self.keep, false)?;
+        } else {
+            self.index.append(&line, self.keep, !is_quiet)?;
+        }
         Ok(warnings)
+    }
+
+    /// Records that the revision of a run was rolled back, and why.
+    ///
+    /// # Errors
+    /// Fails when that cannot be recorded, or when there is no such run.
+    pub fn record_rollback(&self, run: &str, why: &str) -> Result<(), HistoryError> {
+        let _lock = self.lock()?;
+        let line = self.index.read(self.keep)?.lines.into_iter().rfind(|line| line.run() == run);
+        let mut line = line.ok_or_else(|| HistoryError::NoRun(run.to_owned()))?;
+        line.stored.head.rolled_back = Some(why.to_owned());
+        self.index.append(&line, self.keep, true)
+    }
+
+    /// Records the run that the lock names, when its process was killed. The caller holds the lock of runs.
+    ///
+    /// # Errors
+    /// Fails when that cannot be recorded.
+    pub(crate) fn record_killed(&self, killed: &KilledRun) -> Result<(), HistoryError> {
+        let _lock = self.lock()?;
+        let known = self.index.read(self.keep)?;
+        match killed.summary().filter(|head| known.lines.iter().all(|line| line.run() != head.run)) {
+            Some(head) => {
+                self.index.append(&IndexLine::new(StoredRun::summary_only(head), false), self.keep, true)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Makes room, then writes the file of a run.
@@ -161,8 +205,8 @@ impl History {
     }
 
     fn retain_newest(&self, newest: usize) -> Result<(), HistoryError> {
-        let known = self.index.read(newest)?;
-        let runs: HashSet<&str> = known.lines.iter().map(IndexLine::run).collect();
+        let (known, dry) = (self.index.read(newest)?, self.dry_runs.read(newest)?);
+        let runs: HashSet<&str> = known.lines.iter().chain(&dry.lines).map(IndexLine::run).collect();
         self.files.retain(&runs)
     }
 
@@ -173,6 +217,18 @@ impl History {
     pub fn list(&self, limit: usize) -> Result<HistoryAnswer<Vec<RunSummary>>, HistoryError> {
         let (known, warnings) = self.read_index()?;
         let found = known.lines.into_iter().rev().take(limit).map(|line| line.stored.head).collect();
+        Ok(HistoryAnswer { found, warnings })
+    }
+
+    /// The newest runs and dry runs, newest first.
+    ///
+    /// # Errors
+    /// Fails when the history cannot be read.
+    pub fn list_all(&self, limit: usize) -> Result<HistoryAnswer<Vec<RunSummary>>, HistoryError> {
+        let HistoryAnswer { mut found, warnings } = self.list(usize::MAX)?;
+        found.extend(self.dry_runs.read(self.keep)?.lines.into_iter().map(|line| line.stored.head));
+        found.sort_by_key(|head| std::cmp::Reverse(head.start()));
+        found.truncate(limit);
         Ok(HistoryAnswer { found, warnings })
     }
 
@@ -189,12 +245,18 @@ impl History {
     /// # Errors
     /// Fails when there is no such run, several match, or the history cannot be read.
     pub fn get(&self, which: &str) -> Result<HistoryAnswer<RunRecord>, HistoryError> {
-        let (known, mut warnings) = self.read_index()?;
+        let (mut known, mut warnings) = self.read_index()?;
+        if which != "last" {
+            known.lines.extend(self.dry_runs.read(self.keep)?.lines);
+        }
         let name = resolve_name(which, known.lines.iter().map(|line| line.run().to_owned()).collect())?;
         let line = known.lines.into_iter().rfind(|line| line.run() == name);
         let line = line.ok_or_else(|| HistoryError::NoRun(name.clone()))?;
         let in_file = if line.file { self.files.read(&name)? } else { None };
         let stored = in_file.as_deref().and_then(StoredRun::from_bytes).unwrap_or(line.stored);
+        if stored.head.killed {
+            warnings.push(HistoryError::Killed { run: name.clone() });
+        }
         if stored.lacks_states() {
             warnings.push(HistoryError::NoChanges { run: name.clone(), path: self.files.path(&name) });
         }
@@ -216,7 +278,11 @@ impl History {
                 Err(e) => warnings.push(e),
             }
         }
-        let known = self.index.read(self.keep)?;
+        let mut known = self.index.read(self.keep)?;
+        let killed = lock::killed_run(&self.run_lock).and_then(|killed| killed.summary());
+        if let Some(head) = killed.filter(|head| known.lines.iter().all(|line| line.run() != head.run)) {
+            known.lines.push(IndexLine::new(StoredRun::summary_only(head), false));
+        }
         if known.damaged > 0 {
             let (path, count) = (self.index.path.clone(), known.damaged);
             warnings.push(HistoryError::DamagedLines { path, count });

@@ -55,6 +55,12 @@ pub struct RunSummary {
     pub success: bool,
     /// True when it was stopped early.
     pub canceled: bool,
+    /// True when its process ended before it: killed, or a power cut.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub killed: bool,
+    /// Why the revision that it applied was rolled back afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back: Option<String>,
     /// Start, in microseconds since 1970.
     start: i64,
     /// Duration in microseconds.
@@ -70,6 +76,27 @@ impl RunSummary {
         self.schema == SCHEMA
     }
 
+    /// A run whose process ended before it: what is known of it is what its lock says.
+    pub(crate) fn of_killed(run: &str, started: &StartedRun, start: Timestamp) -> Self {
+        Self {
+            schema: SCHEMA,
+            run: run.to_owned(),
+            node: started.node.clone(),
+            revision: started.revision.clone(),
+            mode: started.mode.clone(),
+            reverts: None,
+            schedule: started.schedule.clone(),
+            trigger: started.trigger.clone(),
+            success: false,
+            canceled: true,
+            killed: true,
+            rolled_back: None,
+            start: start.as_microsecond(),
+            duration: 0,
+            tally: Tally::default(),
+        }
+    }
+
     /// Start time.
     #[must_use]
     pub fn start(&self) -> Timestamp {
@@ -81,6 +108,21 @@ impl RunSummary {
     pub const fn duration(&self) -> Duration {
         Duration::from_micros(self.duration)
     }
+}
+
+/// What is known of a run while it goes on; its lock holds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedRun {
+    /// The node.
+    pub node: String,
+    /// Commit, or source of the states.
+    pub revision: String,
+    /// Mode: `apply` or `revert`.
+    pub mode: String,
+    /// Order in which states run.
+    pub schedule: String,
+    /// What triggered it.
+    pub trigger: String,
 }
 
 /// A run as JSON.
@@ -192,6 +234,8 @@ impl RunRecord {
             trigger: report.trigger.as_str().into(),
             success: report.is_success(),
             canceled: report.canceled,
+            killed: false,
+            rolled_back: None,
             start: report.start.as_microsecond(),
             duration: micros(report.duration),
             tally: self.tally,

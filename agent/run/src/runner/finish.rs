@@ -8,7 +8,8 @@ use zagent_config::{Map, Value, mask};
 
 use super::{FinishedState, HaltReason, Runner};
 use crate::converge::ConvergeResult;
-use crate::outcome::{FileLines, OutcomeDraft};
+use crate::outcome::{FileLines, OutcomeDraft, SOURCE};
+use crate::sls_line;
 use crate::{RunMode, SkipReason};
 use zagent_states::ApplyResult;
 
@@ -134,6 +135,12 @@ impl Runner<'_, '_> {
         if let Some(event) = event_name(chunk, &tag) {
             tracing::info!(event, result = ?ended.result, "fire_event");
             details.insert("event", event);
+        }
+        if ended.result == Some(false)
+            && skip.is_none()
+            && let Some(place) = sls_line::locate(self.run_ctx.files, chunk)
+        {
+            details.insert(SOURCE, place);
         }
         let mut draft = OutcomeDraft {
             state: chunk.state.to_string(),

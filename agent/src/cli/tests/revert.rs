@@ -46,7 +46,7 @@ fn a_revert_names_its_run_and_what_cannot_be_reverted() {
     let run = site.change();
     let look = site.zagent(&["run", "--revert", "--test"]);
     assert!(look.out.starts_with(&format!("dry run of the revert of {run} on ")), "{}", look.all());
-    let said = site.zagent(&["run", "--revert"]);
+    let said = site.zagent(&["run", "--revert", "last"]);
     assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.starts_with(&format!("revert of {run} on ")), "{}", said.out);
     assert!(said.out.contains("not undone    c  cmd.run"), "{}", said.out);
@@ -64,11 +64,11 @@ fn forcing_a_revert_does_not_revert_it() {
     let site = Site::new();
     let run = site.change();
     std::fs::write(site.path("two"), "by hand\n").unwrap();
-    let partial = site.zagent(&["run", "--revert"]);
+    let partial = site.zagent(&["run", "--revert", "last"]);
     assert_eq!(partial.exit, ExitStatus::Failed, "{}", partial.all());
     assert!(partial.out.contains(&format!("zagent run --revert {run} --force")), "{}", partial.out);
     assert_eq!((site.text("one").as_str(), site.text("two").as_str()), ("old\n", "by hand\n"));
-    let forced = site.zagent(&["run", "--revert", "--force"]);
+    let forced = site.zagent(&["run", "--revert", "last", "--force"]);
     assert!(forced.out.starts_with(&format!("revert of {run} on ")), "{}", forced.all());
     assert_eq!((site.text("one").as_str(), site.text("two").as_str()), ("old\n", "old\n"));
 }
@@ -78,11 +78,97 @@ fn only_states_of_the_run_can_be_selected() {
     let site = Site::new();
     site.change();
     let before = site.zagent(&["history", "--out", "json"]).json();
-    let said = site.zagent(&["run", "--revert", "--state", "nope"]);
+    let said = site.zagent(&["run", "--revert", "last", "--state", "nope"]);
     assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
     assert!(said.err.contains("a state `nope`") && said.err.contains("a, b, c"), "{}", said.err);
-    let near = site.zagent(&["run", "--revert", "--state", "A"]);
+    let near = site.zagent(&["run", "--revert", "last", "--state", "A"]);
     assert!(near.err.contains("did you mean `a`?"), "{}", near.err);
     assert_eq!(site.zagent(&["history", "--out", "json"]).json(), before);
     assert_eq!(site.text("one"), "new\n");
+}
+
+#[test]
+fn a_revert_without_a_run_asks_and_scripts_write_last() {
+    let site = Site::new();
+    let run = site.change();
+    let asked = site.zagent(&["run", "--revert"]);
+    assert_eq!(asked.exit, ExitStatus::Usage, "{}", asked.all());
+    assert!(asked.err.contains(&run) && asked.err.contains("--revert last"), "{}", asked.err);
+    assert_eq!(site.text("one"), "new\n");
+    let look = site.zagent(&["run", "--revert", "--test"]);
+    assert_eq!(look.exit, ExitStatus::Success, "{}", look.all());
+    assert_eq!(site.text("one"), "new\n");
+    assert_eq!(site.zagent(&["run", "--revert", "last"]).exit, ExitStatus::Success);
+    assert_eq!(site.text("one"), "old\n");
+}
+
+#[test]
+fn options_that_a_revert_cannot_follow_are_refused() {
+    let site = Site::new();
+    site.change();
+    for words in [vec!["--sls", "all"], vec!["--schedule", "eager"], vec!["--jobs", "2"], vec!["--fresh"]] {
+        let said = site.zagent(&[&["run", "--revert", "last"], &words[..]].concat());
+        assert_eq!(said.exit, ExitStatus::Usage, "{words:?}: {}", said.all());
+        assert!(said.err.contains(words[0]) && said.err.contains("--state ID"), "{}", said.err);
+        assert_eq!(site.text("one"), "new\n");
+    }
+}
+
+#[test]
+fn reverted_states_have_durations_and_details() {
+    let site = Site::new();
+    let run = site.change();
+    let applied = site.zagent(&["history", &run, "--out", "json"]).json();
+    let state = |data: &serde_json::Value, id: &str| {
+        let found = data["states"].as_object().unwrap().values().find(|state| state["__id__"] == id);
+        found.unwrap().clone()
+    };
+    let details = state(&applied, "a")["details"].clone();
+    assert_eq!((&details["bytes"], &details["mode"]), (&4.into(), &"0644".into()), "{details}");
+    let data = site.zagent(&["run", "--revert", "last", "--out", "json"]).json();
+    let one = state(&data, "a");
+    assert!(one["duration"].as_f64().unwrap() > 0.0, "{one}");
+    assert_eq!(one["details"], serde_json::json!({"restored": 1, "removed": 0, "bytes": 4, "mode": "0644"}));
+    let all: f64 = ["a", "b", "c"].iter().map(|id| state(&data, id)["duration"].as_f64().unwrap()).sum();
+    assert!(all <= data["duration_ms"].as_f64().unwrap(), "{data}");
+}
+
+/// A module whose revert works at the third attempt.
+const FLAKY: &str = r#"#!/bin/sh
+case "$(cat)" in
+  *'"call":"check"'*)
+    if [ -e '$dir/made' ]; then echo '{"result": true, "changes": {}, "comment": "there"}'
+    else echo '{"result": null, "changes": {"made": "it"}, "comment": "would make it"}'; fi;;
+  *'"call":"apply"'*) touch '$dir/made'; echo '{"result": true, "changes": {"made": "it"}, "comment": "made"}';;
+  *)
+    echo x >>'$dir/tries'
+    if [ "$(wc -l <'$dir/tries')" -ge 3 ]; then echo '{"result": true, "changes": {"made": "gone"}, "comment": "undone"}'
+    else echo '{"result": false, "changes": {}, "comment": "not yet"}'; fi;;
+esac
+"#;
+
+#[test]
+fn a_revert_retries_as_the_state_says() {
+    for (retry, attempts) in [("    - retry:\n        attempts: 3\n        interval: 0\n", 3), ("", 1)] {
+        let site = Site::new();
+        let script = FLAKY.replace("$dir", &site.tree.dir.path().display().to_string());
+        site.tree.write(&[
+            ("states/_states/flaky", &script),
+            ("states/all.sls", &format!("f:\n  flaky.made:\n    - name: x\n{retry}")),
+        ]);
+        let program = site.path("states/_states/flaky");
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let states = site.path("states");
+        let said = site.zagent(&["state.apply", "all", "--states", &states]);
+        assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
+        let said = site.zagent(&["run", "--revert", "last", "--states", &states, "--out", "json"]);
+        let data = said.json();
+        let one = data["states"].as_object().unwrap().values().next().unwrap();
+        assert_eq!(one["result"], attempts == 3, "{}", said.all());
+        assert_eq!(site.text("tries").lines().count(), attempts);
+        if attempts == 3 {
+            assert_eq!(one["details"]["attempts"], 3, "{one}");
+            assert!(one["comment"].as_str().unwrap().contains("attempt 2 failed: "), "{one}");
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use zagent_cache::testing::{EntryKind, ScratchRepo};
+
 use super::{Said, Tree, zagent};
 use zagent_config::json_file;
 use zagent_daemon::AgentMemory;
@@ -46,7 +48,12 @@ impl Site {
 fn without_a_daemon_status_reads_the_files() {
     let site = Site::new();
     let said = site.zagent(&["status", "--check"]);
-    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
+    assert_eq!(
+        (said.exit, said.err.as_str()),
+        (ExitStatus::Failed, "warning: nothing was ever applied on this node\n"),
+        "{}",
+        said.all()
+    );
     assert!(said.out.contains("daemon: not running\nrevision  none yet"), "{}", said.all());
     assert!(!site.paths().root().exists());
 
@@ -63,6 +70,114 @@ fn without_a_daemon_status_reads_the_files() {
         "{}",
         said.all()
     );
+}
+
+#[test]
+fn a_check_fails_without_the_daemon_that_should_run() {
+    let site = Site::new();
+    json_file::write(&site.paths().memory(), &samples::fine().memory).unwrap();
+    assert_eq!(site.zagent(&["status", "--check"]).exit, ExitStatus::Success, "no remotes, no daemon");
+    let config = site.tree.dir.path().join("none.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let remote = site.tree.dir.path().join("states.git").display().to_string();
+    std::fs::write(&config, format!("{text}source: {{remotes: [{{url: '{remote}'}}]}}\n")).unwrap();
+    let said = site.zagent(&["status", "--check"]);
+    assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());
+    assert!(
+        said.err.contains("no daemon is running") && said.err.contains("systemctl start"),
+        "{}",
+        said.err
+    );
+    assert_eq!(site.zagent(&["status", "--check", "--no-daemon"]).exit, ExitStatus::Success);
+    assert_eq!(site.zagent(&["status"]).exit, ExitStatus::Success);
+}
+
+#[test]
+fn a_check_fails_when_the_configuration_does_not_load() {
+    let site = Site::with(FakeBackend::default());
+    assert_eq!(site.zagent(&["status", "--check"]).exit, ExitStatus::Success);
+    let config = site.tree.dir.path().join("none.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let good = site.paths().last_config();
+    std::fs::create_dir_all(good.parent().unwrap()).unwrap();
+    std::fs::write(&good, &text).unwrap();
+    std::fs::write(&config, format!("{text}nosuch: key\n")).unwrap();
+    let said = site.zagent(&["status", "--check"]);
+    assert_ne!(said.exit, ExitStatus::Success, "{}", said.all());
+}
+
+#[test]
+fn runs_of_a_directory_are_in_the_status_and_dry_runs_in_the_history() {
+    let site = Site::new();
+    site.tree.write(&[
+        ("states/good.sls", "a:\n  test.nop: []\n"),
+        ("states/web/init.sls", "# first\n\nb:\n  test.fail_without_changes: []\n"),
+    ]);
+    let states = site.tree.dir.path().join("states").display().to_string();
+    let run =
+        |words: &[&str]| site.zagent(&[&["run", "--once", "--states", &states, "--sls"], words].concat());
+    assert_eq!(run(&["good", "--test"]).exit, ExitStatus::Success);
+    assert!(!site.paths().root().exists(), "a dry run creates nothing");
+    assert_eq!(run(&["good"]).exit, ExitStatus::Success);
+    assert!(site.zagent(&["status"]).out.contains("\nlast run  OK "), "{}", site.zagent(&["status"]).all());
+    let failed = run(&["web"]);
+    assert!(failed.out.contains("b  test.fail_without_changes  (web/init.sls:3)"), "{}", failed.all());
+    let status = site.zagent(&["status", "--check"]);
+    assert_eq!(status.exit, ExitStatus::Failed, "{}", status.all());
+    assert!(status.out.contains("\nlast run  FAILED "), "{}", status.all());
+    assert!(status.out.contains("b (web/init.sls:3): "), "{}", status.all());
+    assert_eq!(run(&["good", "--test"]).exit, ExitStatus::Success);
+    let list = |words: &[&str]| site.zagent(&[&["history", "--out", "json"], words].concat()).json();
+    assert_eq!(list(&[]).as_array().unwrap().len(), 2);
+    let all = list(&["--all"]);
+    assert_eq!(all.as_array().unwrap().len(), 3);
+    assert_eq!((&all[0]["mode"], &all[0]["test"]), (&"test".into(), &true.into()));
+    let dry = all[0]["run"].as_str().unwrap();
+    assert_eq!(site.zagent(&["history", dry, "--out", "json"]).json()["mode"], "test");
+    assert_ne!(site.zagent(&["history", "last", "--out", "json"]).json()["run"], dry);
+}
+
+#[test]
+fn a_killed_run_is_in_the_history() {
+    let site = Site::new();
+    site.tree.write(&[("states/good.sls", "a:\n  test.nop: []\n")]);
+    let states = site.tree.dir.path().join("states").display().to_string();
+    let run = || site.zagent(&["run", "--once", "--states", &states, "--sls", "good"]);
+    run();
+    let about = r#"{"node":"web-01","revision":"r","mode":"apply","schedule":"levels","trigger":"git"}"#;
+    let lock = format!("{} run 20261116T084512-3f9a7\n{about}\n", u32::MAX);
+    std::fs::write(site.paths().lock(), &lock).unwrap();
+    let killed = |said: &Said| said.out.contains("20261116T084512-3f9a7") && said.out.contains("KILLED");
+    let said = site.zagent(&["history"]);
+    assert!(killed(&said), "{}", said.all());
+    assert_eq!(std::fs::read_to_string(site.paths().lock()).unwrap(), lock, "a look changes nothing");
+    run();
+    assert_eq!(std::fs::read_to_string(site.paths().lock()).unwrap(), "", "a run that ended is not named");
+    let said = site.zagent(&["history"]);
+    assert!(killed(&said), "{}", said.all());
+    let said = site.zagent(&["history", "20261116T084512-3f9a7"]);
+    assert!(said.err.contains("was killed before it ended"), "{}", said.all());
+}
+
+#[test]
+fn a_branch_that_no_remote_has_cannot_be_pinned() {
+    let site = Site::new();
+    let mut repo = ScratchRepo::new();
+    let commit = repo.commit(&[("states/top.sls", EntryKind::Blob, "base: {}\n")]);
+    repo.set_branch("main", &commit);
+    let config = site.tree.dir.path().join("none.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let remotes = format!("source: {{remotes: [{{url: '{}', branch: main}}]}}\n", repo.path().display());
+    std::fs::write(&config, format!("{text}{remotes}")).unwrap();
+    let said = site.zagent(&["pin", "mian"]);
+    assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
+    assert!(said.err.contains("mian"), "{}", said.err);
+    assert!(!site.paths().pin().exists());
+    assert_eq!(site.zagent(&["pin", "main"]).exit, ExitStatus::Success);
+    std::fs::write(&config, format!("{text}source: {{remotes: [{{url: '/no/such.git'}}]}}\n")).unwrap();
+    let said = site.zagent(&["pin", "other"]);
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
+    assert!(said.err.contains("cannot check whether the branch `other` exists"), "{}", said.err);
 }
 
 #[test]

@@ -152,7 +152,8 @@ impl ReportText<'_> {
             }
             standing => self.status_mark(standing),
         };
-        let _ = writeln!(out, "{mark}  {id}  {function}{name}{first}");
+        let place = outcome.declared_at().map(|place| paint.dim(format!("  ({})", sanitize(place))));
+        let _ = writeln!(out, "{mark}  {id}  {function}{}{name}{first}", place.unwrap_or_default());
         self.write_block(out, lines, |line| line.to_owned());
     }
 
