@@ -74,6 +74,8 @@ pub struct Host {
     pub before: Option<Box<(NodeState, Past)>>,
     /// What the last power failure did to the saved state.
     pub harm: Option<Harm>,
+    /// True when the last event was written: only then can a power failure lose that write.
+    pub wrote: bool,
     /// How often the version on trial crashed the host.
     pub felled: u32,
     /// Events that come once and could not be saved.
@@ -176,6 +178,7 @@ impl Host {
             disk: None,
             before: None,
             harm: None,
+            wrote: false,
             felled: 0,
             again: vec![],
             slot: FIRST.into(),
@@ -249,6 +252,7 @@ impl Host {
         wrong: Wrong,
     ) -> (Vec<NodeAction>, Option<String>) {
         let (time, own) = (clock(now, self.off), now + self.off);
+        self.wrote = false;
         let patience = PATIENCE.0.max(PATIENCE.1 * soak as i64 * SECOND);
         // If the clock was set back, the time left is not longer than after a fresh start.
         self.due = self.due.map(|due| if own < due.0 { (own, own + patience) } else { due });
@@ -284,6 +288,7 @@ impl Host {
             }
             return (vec![], None);
         }
+        self.wrote = is_written;
         if is_written {
             self.before = Some(Box::new((self.node.clone(), self.past.clone())));
         }

@@ -229,7 +229,7 @@ impl World<'_> {
         let is_news = before != host.said();
         self.broken = self.broken.take().or(broken);
         self.note(n);
-        if self.fails(n, true) {
+        if self.fails(n, self.hosts[n].wrote) {
             return;
         }
         if !actions.is_empty() {
