@@ -9,6 +9,7 @@ use zagent_config::mask::{Secret, hide_in_messages};
 use zagent_config::{Diagnostic, Diagnostics};
 
 use super::InventoryNode;
+use super::sources::{self, SourceProblem};
 
 /// Result of one host.
 pub struct CompiledHost {
@@ -17,6 +18,8 @@ pub struct CompiledHost {
     pub(super) targets: Vec<TopTarget>,
     /// Every states file that was read: environment and path.
     pub(super) read: Vec<(String, String)>,
+    /// Sources that do not exist, and templates that do not render.
+    pub(super) source_problems: Vec<SourceProblem>,
     /// What no output may show.
     secrets: Vec<Secret>,
 }
@@ -85,7 +88,10 @@ fn next_node<'n>(next: &AtomicUsize, nodes: &'n [InventoryNode]) -> Option<(usiz
 fn compile_host(inputs: CompileInputs) -> CompiledHost {
     let compiler = Compiler::new(inputs);
     let outcome = compiler.compile(&CompileTarget::Highstate).map(|c| (c.plan, c.warnings));
+    let source_problems =
+        outcome.as_ref().map_or_else(|_| Vec::new(), |(plan, _)| sources::find_problems(&compiler, plan));
     CompiledHost {
+        source_problems,
         targets: compiler.top_targets().unwrap_or_default(),
         read: compiler.files_read(),
         secrets: compiler.secrets(),

@@ -8,6 +8,7 @@ mod diff;
 mod findings;
 mod inventory;
 mod sarif;
+mod sources;
 mod text;
 mod unmatched_targets;
 mod unused_sls;
@@ -66,7 +67,7 @@ impl CheckReport {
     }
 }
 
-/// Checks compiled hosts: their errors and warnings, targets that match no host, unused SLS files.
+/// Checks compiled hosts: their errors and warnings, sources that do not exist or do not render, targets that match no host, unused SLS files.
 #[must_use]
 pub fn build_report(
     inventory: &Inventory,
@@ -80,6 +81,9 @@ pub fn build_report(
         }
         for fault in one.warnings() {
             findings.add(Severity::Warning, fault, &node.name);
+        }
+        for (severity, fault) in &one.source_problems {
+            findings.add(*severity, fault, &node.name);
         }
     }
     if inventory.recorded {

@@ -279,6 +279,45 @@ fn check_without_an_inventory_needs_to_be_told_so() {
 }
 
 #[test]
+fn check_finds_missing_sources_and_templates_that_do_not_render() {
+    let sls = "/etc/a:\n  file.managed:\n    - source: salt://app/a.conf\n\
+               /etc/b:\n  file.managed:\n    - source: salt://app/b.conf\n    - template: jinja\n    - context: {port: 80}\n\
+               /etc/c:\n  file.managed:\n    - source: [salt://app/none, salt://app/c.conf]\n    - template: jinja\n\
+               /etc/d:\n  file.recurse:\n    - source: salt://app\n\
+               /etc/e:\n  file.managed:\n    - source: salt://app/gone\n    - onlyif: test -e /x\n\
+               salt://app/run.sh:\n  cmd.script: []\n";
+    let files = |b: &'static str| {
+        [
+            ("states/top.sls", "base:\n  '*': [app]\n"),
+            ("states/app/init.sls", sls),
+            ("states/app/b.conf", b),
+            ("states/app/c.conf", "{{ grains['os'] }}\n"),
+            ("inventory/web-01.yaml", "id: web-01\nos: Debian\n"),
+        ]
+    };
+    let said = Tree::new(&files("port {{ port }}\n{{ pillar['nothing'] }}\n")).check(&["--out", "json"]);
+    assert_eq!(said.exit, ExitStatus::NotCompiled, "{}", said.all());
+    let found = |list: &str| -> Vec<String> {
+        let all = said.json()[list].as_array().unwrap().clone();
+        let place = |one: &serde_json::Value| {
+            format!("{}:{} {}", one["file"].as_str().unwrap(), one["line"], one["code"])
+        };
+        all.iter().map(|one| place(one).replace('"', "")).collect()
+    };
+    let errors = found("errors");
+    assert_eq!(errors.len(), 3, "{errors:#?}");
+    assert!(errors.iter().any(|e| e.ends_with("states/app/init.sls:2 ZA1012")), "{errors:#?}");
+    assert!(errors.iter().any(|e| e.ends_with("states/app/b.conf:2 ZA1013")), "{errors:#?}");
+    assert!(said.out.contains("salt://app/run.sh"), "{}", said.out);
+    let warnings = found("warnings");
+    assert!(warnings.iter().any(|w| w.contains("ZA1012")), "{warnings:#?}");
+    let fixed = Tree::new(&files("port {{ port }}\n"));
+    fixed.write(&[("states/app/a.conf", "a\n"), ("states/app/run.sh", "#!/bin/sh\n")]);
+    let said = fixed.check(&["--out", "json"]);
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
+}
+
+#[test]
 fn two_commits_are_compared_host_by_host() {
     let mut scratch = ScratchRepo::new();
     let blob = |files: &[(&'static str, &'static str)]| -> Vec<_> {

@@ -169,3 +169,49 @@ fn the_doctor_reports_failures_and_exits_with_one() {
         broken.all()
     );
 }
+
+#[test]
+fn a_formula_is_tested_with_and_without_its_documented_pillar() {
+    let sls = "a:\n  test.nop:\n    - name: {{ pillar['app']['port'] }}\n";
+    let tree = Tree::new(&[
+        ("f/app/init.sls", sls),
+        ("f/app/more.sls", &sls.replace("a:", "b:")),
+        ("f/app/plain.sls", "c:\n  test.nop: []\n"),
+        ("f/pillar.example", "app:\n  port: 80\n"),
+    ]);
+    let at = |name: &str| tree.dir.path().join(name).display().to_string();
+    let (from, grains) = (at("f"), at("grains.json"));
+    let words = ["init", "--from-salt", &from, "--grains", &grains, "--id", "web-01"];
+    let said = zagent(&[&words[..], &["--out", "json"]].concat(), tree.dir.path());
+    assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());
+    let report = said.json();
+    let sls = |name: &str| {
+        let found = report["sls"].as_array().unwrap().iter().find(|sls| sls["name"] == name).unwrap();
+        (found["outcome"].as_str().unwrap().to_owned(), found["with_example"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(sls("app"), ("fails".into(), "compiles".into()), "{report:#}");
+    assert_eq!(sls("app.plain"), ("compiles".into(), "compiles".into()));
+    assert_eq!(report["percent"], 99, "what exits with 65 is not 100 %: {report:#}");
+    let text = zagent(&words, tree.dir.path());
+    assert!(text.out.contains("1 of 3 files compile\n"), "{}", text.out);
+    assert!(text.out.contains("3 of 3 compile with the pillar that the formulas document"), "{}", text.out);
+    let lines = text.out.lines().filter(|line| line.contains("compiles with the documented pillar")).count();
+    assert_eq!(lines, 1, "one fault, one line: {}", text.out);
+    assert!(text.out.contains("(and 1 more SLS)"), "{}", text.out);
+}
+
+#[test]
+fn what_clashes_only_together_is_not_100_percent() {
+    let tree = Tree::new(&[
+        ("s/salt/top.sls", "base:\n  '*': [one, two]\n"),
+        ("s/salt/one.sls", "a:\n  test.nop: []\n"),
+        ("s/salt/two.sls", "a:\n  test.nop: []\n"),
+    ]);
+    let at = |name: &str| tree.dir.path().join(name).display().to_string();
+    let (from, grains) = (at("s"), at("grains.json"));
+    let words = ["init", "--from-salt", &from, "--grains", &grains, "--id", "web-01", "--out", "json"];
+    let said = zagent(&words, tree.dir.path());
+    let report = said.json();
+    assert_eq!((said.exit, &report["percent"]), (ExitStatus::Failed, &99.into()), "{}", said.all());
+    assert!(report["highstate_errors"][0].as_str().unwrap().contains('a'), "{report:#}");
+}

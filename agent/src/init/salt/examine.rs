@@ -12,7 +12,7 @@ use zagent_states::schema;
 
 use super::report::{FunctionUse, SaltReport, SaltSpot, SlsOutcome, SlsReport, SupportLevel};
 use super::union_files::UnionFiles;
-use super::{SaltTree, features, is_ignored, scan};
+use super::{SaltTree, features, is_ignored, pillar_example, scan};
 
 /// Supported renderers.
 const RENDERERS: [&str; 8] = ["jinja", "yaml", "json", "text", "gpg", "age", "yaml_jinja", "json_jinja"];
@@ -24,16 +24,19 @@ const MAX_TEMPLATE_BYTES: usize = 1 << 20;
 pub fn examine_tree(tree: &SaltTree, host: &Arc<dyn TemplateHost>, options: &CompileOptions) -> SaltReport {
     let files = |roots| -> Arc<dyn FileTree> { Arc::new(UnionFiles::new(roots)) };
     let (states, pillar) = (files(&tree.states), files(&tree.pillar));
-    let nested = nested_pillars(tree);
+    let own = own_sls(tree, &*states);
     let mut exam = TreeExam::new(&states, &pillar, host, options);
-    for env in states.envs() {
-        let list = states.list(&env).unwrap_or_else(|_| Arc::new([]));
-        let is_own =
-            |p: &String| !is_ignored(p) && p != "top.sls" && !nested.iter().any(|n| p.starts_with(n));
-        for path in list.iter().filter(|p| p.ends_with(".sls") && is_own(p)) {
-            exam.examine_sls(&env, path);
+    own.iter().for_each(|(env, path)| exam.examine_sls(env, path));
+    for example in pillar_example::find(tree) {
+        let mut with = options.clone();
+        for (key, value) in example.data.iter() {
+            with.pillar_override.insert(key.clone(), value.clone());
         }
+        let mut other = TreeExam::new(&states, &pillar, host, &with);
+        own.iter().for_each(|(env, path)| other.examine_sls(env, path));
+        exam.report.use_example(example.file, other.report);
     }
+    exam.examine_highstate();
     exam.examine_templates(&*states);
     exam.examine_templates(&*pillar);
     let shown = |roots: &super::SaltRoots| {
@@ -45,6 +48,19 @@ pub fn examine_tree(tree: &SaltTree, host: &Arc<dyn TemplateHost>, options: &Com
     report.missing = tree.missing.iter().map(|d| d.display().to_string()).collect();
     report.features = features::find_features(tree, &*states, &*pillar);
     report
+}
+
+/// The SLS files of a tree: environment and path.
+fn own_sls(tree: &SaltTree, states: &dyn FileTree) -> Vec<(String, String)> {
+    let nested = nested_pillars(tree);
+    let is_own = |p: &String| !is_ignored(p) && p != "top.sls" && !nested.iter().any(|n| p.starts_with(n));
+    let mut all = Vec::new();
+    for env in states.envs() {
+        let list = states.list(&env).unwrap_or_else(|_| Arc::new([]));
+        let own = list.iter().filter(|p| p.ends_with(".sls") && is_own(p));
+        all.extend(own.map(|path| (env.clone(), path.clone())));
+    }
+    all
 }
 
 /// Pillar trees inside a states tree, as path prefixes: their files are not states SLS files.
@@ -121,6 +137,18 @@ impl TreeExam {
         }
     }
 
+    /// Compiles what the top file selects for this node, all together: what each SLS does alone may clash.
+    fn examine_highstate(&mut self) {
+        if !self.report.top.is_empty() || !self.report.targets.iter().any(|(_, _, matched, _)| *matched) {
+            return;
+        }
+        let target = CompileTarget::Highstate;
+        let compiled = self.strict.compile(&target).or_else(|_| self.lenient.compile(&target));
+        if let Err(faults) = compiled {
+            self.report.highstate = faults.0.iter().map(ToString::to_string).collect();
+        }
+    }
+
     /// Compiles one SLS by itself.
     fn examine_sls(&mut self, env: &str, path: &str) {
         let name = sls_name(path);
@@ -167,7 +195,15 @@ impl TreeExam {
             };
             add_use(&mut self.rendered, renderer, level, SaltSpot { file: file.clone(), line: 1 });
         }
-        self.report.sls.push(SlsReport { env: env.to_owned(), name, file, outcome, declared, run });
+        self.report.sls.push(SlsReport {
+            env: env.to_owned(),
+            name,
+            file,
+            outcome,
+            with_example: None,
+            declared,
+            run,
+        });
     }
 
     /// Records template calls in every file that may be a template.

@@ -7,6 +7,7 @@ mod copy;
 mod examine;
 mod features;
 mod find;
+mod pillar_example;
 mod report;
 mod report_text;
 mod scan;

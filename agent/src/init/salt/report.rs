@@ -52,6 +52,17 @@ pub enum SlsOutcome {
     },
 }
 
+impl SlsOutcome {
+    /// Its word.
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Compiles => "compiles",
+            Self::WithCompat(_) => "with_compat",
+            Self::Fails { .. } => "fails",
+        }
+    }
+}
+
 /// An SLS.
 #[derive(Clone, Debug)]
 pub struct SlsReport {
@@ -61,8 +72,10 @@ pub struct SlsReport {
     pub name: String,
     /// Its file.
     pub file: String,
-    /// Result.
+    /// Result with the pillar of the tree.
     pub outcome: SlsOutcome,
+    /// Result with the documented pillar of a formula, when there is one.
+    pub with_example: Option<SlsOutcome>,
     /// Number of states it declares.
     pub declared: usize,
     /// Number of its states that would run.
@@ -105,20 +118,66 @@ pub struct SaltReport {
     pub pillar: Vec<String>,
     /// Errors of the top file.
     pub top: Vec<String>,
+    /// Errors of everything together that the top file selects for this node.
+    pub highstate: Vec<String>,
+    /// Files with the documented pillar of formulas.
+    pub examples: Vec<String>,
+}
+
+impl SlsReport {
+    /// True when it compiles in some way.
+    fn compiles_somehow(&self) -> bool {
+        let is_good = |outcome: &SlsOutcome| !matches!(outcome, SlsOutcome::Fails { .. });
+        is_good(&self.outcome) || self.with_example.as_ref().is_some_and(is_good)
+    }
 }
 
 impl SaltReport {
+    /// Adds the results with a documented pillar. An SLS that compiles only with it counts with what it declares then.
+    pub(super) fn use_example(&mut self, file: String, with: Self) {
+        self.examples.push(file);
+        for (own, other) in self.sls.iter_mut().zip(with.sls) {
+            let is_better = matches!(own.outcome, SlsOutcome::Fails { .. })
+                && own
+                    .with_example
+                    .as_ref()
+                    .is_none_or(|outcome| matches!(outcome, SlsOutcome::Fails { .. }))
+                && !matches!(other.outcome, SlsOutcome::Fails { .. });
+            if is_better {
+                (own.declared, own.run) = (other.declared, other.run);
+            }
+            if is_better || own.with_example.is_none() {
+                own.with_example = Some(other.outcome);
+            }
+        }
+    }
+
+    /// Number of SLS files that compile with the documented pillar of a formula, or without.
+    #[must_use]
+    pub fn compiling_with_example(&self) -> usize {
+        self.sls.iter().filter(|sls| sls.compiles_somehow()).count()
+    }
+
     /// Declared states, and those of them that would run.
     #[must_use]
     pub fn states_that_run(&self) -> (usize, usize) {
         self.sls.iter().fold((0, 0), |(all, run), sls| (all + sls.declared, run + sls.run))
     }
 
-    /// Percentage of declared states that would run, rounded down: 100 means all.
+    /// Percentage of declared states that would run, rounded down: 100 means all, and that everything compiles.
     #[must_use]
     pub fn percent_supported(&self) -> usize {
         let (all, run) = self.states_that_run();
-        (run * 100).checked_div(all).unwrap_or(if self.failing_count() == 0 { 100 } else { 0 })
+        let compiles = self.failing_count() == 0
+            && self.highstate.is_empty()
+            && self.top.is_empty()
+            && self.pillar.is_empty();
+        match (run * 100).checked_div(all) {
+            Some(percent) if compiles => percent,
+            Some(percent) => percent.min(99),
+            None if compiles => 100,
+            None => 0,
+        }
     }
 
     /// Number of SLS files that do not compile.
@@ -153,12 +212,15 @@ impl SaltReport {
         let (declared, run) = self.states_that_run();
         let sls = self.sls.iter().map(|s| {
             let (outcome, code, why, place) = match &s.outcome {
-                SlsOutcome::Compiles => ("compiles", None, None, None),
-                SlsOutcome::WithCompat(why) => ("with_compat", None, Some(why), None),
-                SlsOutcome::Fails { code, message, place } => ("fails", Some(code), Some(message), place.as_ref()),
+                SlsOutcome::Compiles => (s.outcome.word(), None, None, None),
+                SlsOutcome::WithCompat(why) => (s.outcome.word(), None, Some(why), None),
+                SlsOutcome::Fails { code, message, place } => {
+                    (s.outcome.word(), Some(code), Some(message), place.as_ref())
+                }
             };
-            json!({"env": s.env, "name": s.name, "file": s.file, "outcome": outcome, "code": code, "message": why,
-                   "place": place, "states": s.declared, "run": s.run})
+            let with = s.with_example.as_ref().map(SlsOutcome::word);
+            json!({"env": s.env, "name": s.name, "file": s.file, "outcome": outcome, "with_example": with,
+                   "code": code, "message": why, "place": place, "states": s.declared, "run": s.run})
         });
         let targets = self.targets.iter().map(|(env, target, matched, spot)| {
             json!({"env": env, "target": target, "matched": matched, "place": spot})
@@ -179,6 +241,8 @@ impl SaltReport {
             "targets": targets.collect::<Vec<_>>(),
             "pillar_errors": self.pillar,
             "top_errors": self.top,
+            "highstate_errors": self.highstate,
+            "pillar_examples": self.examples,
         })
     }
 }

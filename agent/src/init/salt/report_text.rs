@@ -1,5 +1,6 @@
 //! Report as text: what does not work comes first in each part, the verdict last.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::report::{FunctionUse, SaltReport, SaltSpot, SlsOutcome, SupportLevel};
@@ -65,23 +66,48 @@ impl SaltReportText {
             String::new()
         };
         self.write_line(format!("  {} of {} compile{more}", total - bad, pluralize(total, "file")));
+        if !report.examples.is_empty() {
+            self.write_line(format!(
+                "  {} of {total} compile with the pillar that the formulas document: {}",
+                report.compiling_with_example(),
+                report.examples.join(", ")
+            ));
+        }
         for message in report.top.iter().chain(&report.pillar) {
             self.write_line(format!("  {} {message}", self.paint.red("✗")));
         }
-        let mut lines = Vec::new();
-        for one in &report.sls {
-            match &one.outcome {
-                SlsOutcome::Compiles => {}
-                SlsOutcome::WithCompat(why) => {
-                    lines.push(format!("  {} {}: {why}", self.paint.yellow("~"), one.file));
-                }
-                SlsOutcome::Fails { code, message, place } => {
-                    let at = place.as_ref().map_or_else(|| one.file.clone(), spot_text);
-                    lines.push(format!("  {} {at}: {code}: {message}", self.paint.red("✗")));
-                }
-            }
+        for message in &report.highstate {
+            self.write_line(format!("  {} all of it together: {message}", self.paint.red("✗")));
         }
-        lines.sort_unstable();
+        let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+        for one in &report.sls {
+            let (rank, why, at) = match &one.outcome {
+                SlsOutcome::Compiles => continue,
+                SlsOutcome::WithCompat(why) => (1, why.clone(), one.file.clone()),
+                SlsOutcome::Fails { code, message, place } => {
+                    let with = match &one.with_example {
+                        Some(SlsOutcome::Compiles | SlsOutcome::WithCompat(_)) => {
+                            " (compiles with the documented pillar)"
+                        }
+                        _ => "",
+                    };
+                    let at = place.as_ref().map_or_else(|| one.file.clone(), spot_text);
+                    (0, format!("{code}: {message}{with}"), at)
+                }
+            };
+            groups.entry((rank, why)).or_default().push(at);
+        }
+        let lines: Vec<String> = groups
+            .into_iter()
+            .map(|((rank, why), places)| {
+                let mark = if rank == 0 { self.paint.red("✗") } else { self.paint.yellow("~") };
+                let more = match places.len() {
+                    1 => String::new(),
+                    n => format!(" (and {} more SLS)", n - 1),
+                };
+                format!("  {mark} {}{more}: {why}", places[0])
+            })
+            .collect();
         self.write_list(&lines);
     }
 

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use zagent_compiler::Chunk;
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Map, Value};
 
@@ -51,6 +52,12 @@ struct TemplateVariables {
     given: Map,
     defaults: Map,
     context: Map,
+}
+
+/// What the template of a `file.managed` state sees; nothing when its arguments cannot be used.
+#[must_use]
+pub fn template_variables(chunk: &Chunk) -> Option<Map> {
+    TemplateVariables::read(&ChunkArgs::new(chunk), true).ok().map(|variables| variables.merged())
 }
 
 /// Bytes, and the mode of where they come from.

@@ -44,6 +44,8 @@ pub(crate) mod tidied;
 pub mod touch;
 pub mod walk;
 
+pub use desired_content::template_variables;
+
 use super::{BuildResult, ChunkArgs, StateCtx, StateError, StateModule};
 use zagent_config::mask::redact_logins;
 
