@@ -30,7 +30,7 @@ const PURE: [&str; 20] = [
     "rollout/src/batches.rs",
     "rollout/src/driver_logic",
     "rollout/src/node.rs",
-    "rollout/src/phase.rs",
+    "rollout/src/phase",
     "rollout/src/plan",
     "rollout/src/record.rs",
     "rollout/src/recovery.rs",
