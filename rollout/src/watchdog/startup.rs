@@ -34,61 +34,97 @@ const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of remembered damages.
 const MAX_DAMAGE_NOTES: usize = 8;
 
-impl<'a> Watchdog<'a> {
-    #[expect(clippy::too_many_lines, reason = "one decision, read from top to bottom")]
-    pub(super) fn from_setup(
-        mut setup: WatchdogSetup<'a>,
-        events: Sender<WatchdogEvent>,
-    ) -> Result<Self, WatchdogError> {
-        let paths = setup.paths.clone();
-        let now = Timestamp::now();
-        let (found, damaged) = saved_files::read_watchdog(&paths)?;
+/// What the last watchdog left, and what follows from it.
+struct LastRun {
+    /// The version of this watchdog.
+    own_version: String,
+    slots: Slots,
+    saved: SavedWatchdog,
+    node: NodeState,
+    sequence: u64,
+    /// True when the last watchdog was killed, or the host crashed.
+    has_crashed: bool,
+    /// True when it left a record of itself.
+    is_saved: bool,
+    /// True when `node` is not what the disk has.
+    is_unsaved: bool,
+}
+
+impl LastRun {
+    /// Reads what is saved, and moves damaged files aside.
+    fn read(paths: &Paths, program: &AgentProgram, now: Timestamp) -> Result<Self, WatchdogError> {
+        let (found, damaged) = saved_files::read_watchdog(paths)?;
         let is_saved = found.is_some();
-        let mut kept = found.unwrap_or_default();
-        let renewed = kept
+        let mut saved = found.unwrap_or_default();
+        let renewed = saved
             .renewal
             .as_ref()
             .filter(|it| it.process.is_some() && it.process == ProcessIdentity::current());
         // A watchdog that became another one was not killed.
-        let has_crashed = kept.open && renewed.is_none();
-        let slot =
-            renewed.map(|it| it.version.clone()).or_else(|| slot_from_path(&paths, &setup.program.path));
-        let before = kept.installed.clone();
+        let has_crashed = saved.open && renewed.is_none();
+        let slot = renewed.map(|it| it.version.clone()).or_else(|| slot_from_path(paths, &program.path));
+        let before = saved.installed.clone();
         let installed = match (&slot, &before) {
             (Some(_), Some(installed)) => installed.clone(),
-            _ => setup.program.clone(),
+            _ => program.clone(),
         };
-        let own = slot.unwrap_or_else(|| setup.program.version.clone());
-        (kept.installed, kept.open) = (Some(installed.clone()), true);
+        let own_version = slot.unwrap_or_else(|| program.version.clone());
+        (saved.installed, saved.open) = (Some(installed.clone()), true);
         let slots = Slots::new(paths.slots(), installed);
-        let recovered = saved_files::read_node(&paths, &slots, kept.sequence, now)?;
-        note_damage(&mut kept, &recovered, damaged, &paths, now);
+        let recovered = saved_files::read_node(paths, &slots, saved.sequence, now)?;
+        note_damage(&mut saved, &recovered, damaged, paths, now);
         let node = apply_manual_upgrade(recovered.node.clone(), before.as_ref(), &slots);
         let is_unsaved = recovered.is_damaged() || node != recovered.node;
+        let sequence = recovered.sequence;
+        Ok(Self { own_version, slots, saved, node, sequence, has_crashed, is_saved, is_unsaved })
+    }
+}
+
+impl<'a> Watchdog<'a> {
+    pub(super) fn from_setup(
+        mut setup: WatchdogSetup<'a>,
+        events: Sender<WatchdogEvent>,
+    ) -> Result<Self, WatchdogError> {
+        let now = Timestamp::now();
+        let last = LastRun::read(&setup.paths, &setup.program, now)?;
+        let (node, is_unsaved) = (last.node.clone(), last.is_unsaved);
+        let (has_crashed, is_record_doubtful) = (last.has_crashed, last.has_crashed || !last.is_saved);
         let connect =
             std::mem::replace(&mut setup.connect, Box::new(|| Err("there is no connection".into())));
         let net = NetThread::start(connect, events.clone()).map_err(system_error("start a thread"))?;
-        socket::serve_socket(&paths.watchdog_socket(), events.clone())
-            .map_err(system_error(format!("listen on `{}`", paths.watchdog_socket().display())))?;
+        let socket = setup.paths.watchdog_socket();
+        socket::serve_socket(&socket, events.clone())
+            .map_err(system_error(format!("listen on `{}`", socket.display())))?;
+        let mut watchdog = Self::continue_from(last, setup, net, events);
+        if is_unsaved {
+            watchdog.write_node(node);
+        }
+        watchdog.save_state();
+        watchdog.adopt_child(is_record_doubtful);
+        watchdog.continue_life(now);
+        let (version, agent) = (watchdog.own_version.clone(), watchdog.node.current_version().to_owned());
+        tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog started");
+        let event = if has_crashed { phase::NodeEvent::BootAfterCrash } else { phase::NodeEvent::Boot };
+        watchdog.handle_node_event(event, Timestamp::now());
+        Ok(watchdog)
+    }
+
+    /// A watchdog that has done nothing yet.
+    fn continue_from(
+        last: LastRun,
+        setup: WatchdogSetup<'a>,
+        net: NetThread,
+        events: Sender<WatchdogEvent>,
+    ) -> Self {
         let began = Instant::now();
-        // Hosts that start together do not poll together.
-        let spread = u64::try_from(setup.pace.idle.as_millis()).unwrap_or(u64::MAX).max(1);
-        let first = began + Duration::from_millis(setup.seed % spread);
-        let due = DueTimes {
-            look: began,
-            beat: began,
-            // A node in the middle of a rollout does not wait.
-            first: if node.phase == NodePhase::Idle { first } else { began },
-            polled: None,
-            published: None,
-        };
-        let mut watchdog = Self {
-            own_version: own,
-            slots,
-            node: node.clone(),
-            sequence: recovered.sequence,
+        Self {
+            own_version: last.own_version,
+            slots: last.slots,
+            due: first_due_times(&setup, &last.node.phase, began),
+            node: last.node,
+            sequence: last.sequence,
             is_copy_due: false,
-            saved: kept,
+            saved: last.saved,
             process: SupervisedProcess::NEW,
             agent: None,
             ended: None,
@@ -108,9 +144,8 @@ impl<'a> Watchdog<'a> {
             hold_reason: None,
             notes: std::collections::BTreeMap::new(),
             net,
-            beats: HeartbeatStore::new(paths.heartbeats()),
+            beats: HeartbeatStore::new(setup.paths.heartbeats()),
             published: None,
-            due,
             logged: LoggedProblems::default(),
             last_status: String::new(),
             events,
@@ -118,18 +153,7 @@ impl<'a> Watchdog<'a> {
             since: Timestamp::now(),
             stopping: false,
             setup,
-        };
-        if is_unsaved {
-            watchdog.write_node(node);
         }
-        watchdog.save_state();
-        watchdog.adopt_child(has_crashed || !is_saved);
-        watchdog.continue_life(now);
-        let (version, agent) = (watchdog.own_version.clone(), watchdog.node.current_version().to_owned());
-        tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog started");
-        let event = if has_crashed { phase::NodeEvent::BootAfterCrash } else { phase::NodeEvent::Boot };
-        watchdog.handle_node_event(event, Timestamp::now());
-        Ok(watchdog)
     }
 
     /// Continues what the heartbeats tell: crashes in a row count across watchdogs, so that a crash loop is found also when
@@ -234,6 +258,21 @@ impl<'a> Watchdog<'a> {
         node.running = version.to_owned();
         node.previous = node.previous.filter(|previous| previous != version);
         self.write_node(node);
+    }
+}
+
+/// When a watchdog that starts now does each of its tasks first.
+fn first_due_times(setup: &WatchdogSetup<'_>, phase: &NodePhase, began: Instant) -> DueTimes {
+    // Hosts that start together do not poll together.
+    let spread = u64::try_from(setup.pace.idle.as_millis()).unwrap_or(u64::MAX).max(1);
+    let first = began + Duration::from_millis(setup.seed % spread);
+    DueTimes {
+        look: began,
+        beat: began,
+        // A node in the middle of a rollout does not wait.
+        first: if *phase == NodePhase::Idle { first } else { began },
+        polled: None,
+        published: None,
     }
 }
 
