@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use zagent_config::settings;
 
 use self::allowed_signers::SignerLine;
+use self::commit::SignedCommit;
 pub use self::error::SignatureError;
 pub use self::key_file::{create_key, public_key};
 pub use self::records::RecordTrust;
@@ -109,8 +110,7 @@ impl AllowedSigners {
         if lines.is_empty() && trust.openpgp_keyring.is_none() {
             return Err(SignatureError::NoSigners { path: path.clone() });
         }
-        let revoked =
-            trust.revoked_keys.as_deref().map_or_else(|| Ok(RevokedKeys::default()), RevokedKeys::read)?;
+        let revoked = RevokedKeys::from_settings(trust)?;
         Ok(Self { path: path.clone(), lines, revoked, keyring: trust.openpgp_keyring.clone() })
     }
 
@@ -169,8 +169,18 @@ impl AllowedSigners {
         if openpgp::is_armoured(&commit.signature) {
             return self.verify_openpgp(&commit.signature, &commit.payload);
         }
+        self.verify_ssh_commit(&commit, COMMIT_NAMESPACE, now)
+    }
+
+    /// The signer of a commit with an SSH signature for this namespace, valid now and at the time of the commit.
+    fn verify_ssh_commit(
+        &self,
+        commit: &SignedCommit,
+        namespace: &'static str,
+        now: Timestamp,
+    ) -> Result<Signer, SignatureError> {
         let signature_block = SshSignature::read(&commit.signature)?;
-        self.verify_ssh(&signature_block, COMMIT_NAMESPACE, &commit.payload, &[now, commit.committed])
+        self.verify_ssh(&signature_block, namespace, &commit.payload, &[now, commit.committed])
             .map(|line| line.signer(&signature_block))
     }
 

@@ -7,16 +7,14 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use ssh_key::HashAlg;
 use zagent_config::settings::{RequiredSignatures, Settings, TrustSettings};
 
-use super::allowed_signers::{self, SignerLine};
+use super::allowed_signers::SignerLine;
 use super::revoked_keys::RevokedKeys;
-use super::ssh::SshSignature;
 use super::{
     AllowedSigners, COMMIT_NAMESPACE, ENROLMENT_NAMESPACE, MANIFEST_NAMESPACE, RECORD_NAMESPACE,
-    RELEASE_NAMESPACE, SignatureError, Signer, commit, openpgp, trusted_file,
+    RELEASE_NAMESPACE, SignatureError, Signer, commit, openpgp,
 };
 
 /// Which keys may sign rollout records.
@@ -44,13 +42,10 @@ impl RecordTrust {
     /// As [`AllowedSigners::read`].
     pub fn signers(&self) -> Result<AllowedSigners, SignatureError> {
         let path = self.allowed_signers.as_ref().unwrap_or(&self.trust.allowed_signers);
-        let lines = allowed_signers::parse_file(path, &trusted_file::read_text(path)?, &TimeZone::system())?;
-        if lines.is_empty() {
-            return Err(SignatureError::NoSigners { path: path.clone() });
-        }
-        let revoked = self.trust.revoked_keys.as_deref();
-        let revoked = revoked.map_or_else(|| Ok(RevokedKeys::default()), RevokedKeys::read)?;
-        Ok(AllowedSigners { path: path.clone(), lines, revoked, keyring: None })
+        Ok(AllowedSigners {
+            revoked: RevokedKeys::from_settings(&self.trust)?,
+            ..AllowedSigners::from_file(path)?
+        })
     }
 
     /// The keys that can sign rollout records and also states or releases: anyone with such a key of a driver
@@ -96,9 +91,7 @@ impl AllowedSigners {
             let why = "an OpenPGP signature has no namespace; a record needs one of an SSH key".into();
             return Err(SignatureError::Weak { why });
         }
-        let signature_block = SshSignature::read(&commit.signature)?;
-        self.verify_ssh(&signature_block, RECORD_NAMESPACE, &commit.payload, &[now, commit.committed])
-            .map(|line| line.signer(&signature_block))
+        self.verify_ssh_commit(&commit, RECORD_NAMESPACE, now)
     }
 
     /// The signer of the enrolment of a node.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ssh_key::public::KeyData;
 use ssh_key::{Fingerprint, HashAlg};
+use zagent_config::settings::TrustSettings;
 
 use super::allowed_signers::parse_key;
 use super::{SignatureError, trusted_file};
@@ -19,8 +20,13 @@ pub(super) struct RevokedKeys {
 }
 
 impl RevokedKeys {
+    /// Reads the file that the settings name; without one, no key is revoked.
+    pub(super) fn from_settings(trust: &TrustSettings) -> Result<Self, SignatureError> {
+        trust.revoked_keys.as_deref().map_or_else(|| Ok(Self::default()), Self::read)
+    }
+
     /// Reads a file: one public key per line, or its `SHA256:` fingerprint.
-    pub(super) fn read(path: &Path) -> Result<Self, SignatureError> {
+    fn read(path: &Path) -> Result<Self, SignatureError> {
         let missing = |error| match error {
             // Without the file, the revoked keys are unknown.
             SignatureError::NoSigners { path } => {
