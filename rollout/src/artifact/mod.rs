@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use zagent_cache::source::{Deadline, RefStore};
+use zagent_config::durable;
 
 pub use self::elf::{ELF_HEADER_BYTES, elf_machine};
 pub use self::error::ArtifactError;
@@ -159,7 +160,48 @@ fn download_file(
         return Err(ArtifactError::Digest { want: artifact.blake3.clone(), got: digest.to_string() });
     }
     let file = temp.as_file();
-    file.set_permissions(Permissions::from_mode(0o755)).and_then(|()| file.sync_all()).map_err(&failed)?;
+    file.set_permissions(Permissions::from_mode(0o755))
+        .and_then(|()| durable::sync_file(file, temp.path()))
+        .map_err(&failed)?;
     temp.persist(into).map_err(|error| failed(error.error))?;
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(&failed)
+    durable::sync_dir(dir).map_err(&failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use zagent_config::durable::testing::check_syncs;
+
+    use super::*;
+
+    #[test]
+    fn every_sync_of_a_fetched_binary_is_needed() {
+        const BINARY: &[u8] = b"#!/bin/sh\nexit 0\n";
+        let artifact = Artifact {
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            size: BINARY.len() as u64,
+            blake3: blake3::hash(BINARY).to_hex().to_string(),
+            url: None,
+            reference: None,
+            signature: None,
+        };
+        let points = check_syncs(
+            || {
+                let dir = tempfile::tempdir().unwrap();
+                let root = dir.path().to_owned();
+                (dir, root)
+            },
+            |dir| {
+                let into = dir.path().join("zagent");
+                download_file(&artifact, &into, &AtomicBool::new(false), |sink| sink.write_chunk(BINARY))
+            },
+            |dir| match std::fs::read(dir.path().join("zagent")) {
+                Ok(found) if found == BINARY => Ok(()),
+                other => Err(format!("{other:?}")),
+            },
+        );
+        assert_eq!(points.len(), 2, "{points:?}");
+        assert!(points[0].starts_with("file .fetch-"), "{points:?}");
+        assert_eq!(points[1], "dir .");
+    }
 }

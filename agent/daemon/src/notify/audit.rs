@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use serde_json::{Map as Json, Value as JsonValue};
+use zagent_config::durable;
 use zagent_config::mask::secret_keys;
 use zagent_config::{Map, Value};
 
@@ -87,13 +88,13 @@ fn write_with_rotation(path: &Path, report: &RunReport, largest: u64) -> io::Res
         line.push(b'\n');
         let size = file.metadata()?.len();
         if size > 0 && size + line.len() as u64 > largest {
-            file.sync_all()?;
+            durable::sync_file(&file, path)?;
             std::fs::rename(path, rotated_path(path))?;
             file = open_append(path)?;
         }
         file.write_all(&line)?;
     }
-    file.sync_all()?;
+    durable::sync_file(&file, path)?;
     Ok(changed.len())
 }
 
