@@ -127,6 +127,13 @@ impl SecondMachine {
         fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
     }
 
+    /// Calls an execution function as a template does.
+    fn ask(&self, function: &str, args: &[&str]) -> Value {
+        let args = args.iter().map(|word| Value::from(*word)).collect();
+        let call = FunctionCall { function: function.into(), args, kwargs: Map::new() };
+        self.host.call(&call).unwrap_or_else(|error| panic!("{function}: {error:?}"))
+    }
+
     /// Where a path of the machine is on this host.
     fn at(&self, path: &str) -> PathBuf {
         self.dir.path().join(path.trim_start_matches('/'))
@@ -413,4 +420,96 @@ fn a_reboot_does_nothing_below_another_root() {
         assert!(said.as_ref().is_ok_and(|said| said.starts_with("nothing is done")), "{function}: {said:?}");
     }
     assert!(!second.dir.path().join("srv/shut").exists());
+}
+
+#[test]
+fn kernel_facts_are_those_of_the_root() {
+    let second = SecondMachine::new();
+    second.write("/etc/hostname", b"box-07\n", 0o644);
+    second.write("/etc/hosts", b"192.0.2.7 box-07.example.org box-07\n", 0o644);
+    for release in ["6.1.0-9-box", "6.1.0-37-box"] {
+        second.write(&format!("/lib/modules/{release}/modules.dep"), b"kernel/box.ko: \n", 0o644);
+    }
+    let facts =
+        Facts::new(FactSources { facts_dir: None, ..FactSources::new(&second.machine, "box", parse_facts) });
+    assert_eq!(facts.get("nodename"), Some("box-07".into()));
+    assert_eq!(facts.get("fqdn"), Some("box-07.example.org".into()));
+    assert_eq!(facts.get("kernelrelease"), Some("6.1.0-37-box".into()));
+    assert_eq!(facts.get("cwd"), Some("/".into()));
+    for name in ["ip4_interfaces", "hwaddr_interfaces", "ipv4"] {
+        assert!(facts.get(name).is_some_and(|value| !value.is_truthy()), "{name}: {:?}", facts.get(name));
+    }
+    assert_eq!(second.ask("kernelpkg.active", &[]), "6.1.0-37-box".into());
+    assert_eq!(second.ask("network.get_hostname", &[]), "box-07".into());
+}
+
+#[test]
+fn interfaces_are_those_that_the_root_shows() {
+    let second = SecondMachine::new();
+    let all = ["network.interfaces", "network.ip_addrs", "network.subnets", "network.ip_addrs6"];
+    for function in all {
+        assert!(!second.ask(function, &[]).is_truthy(), "{function}");
+    }
+    assert_eq!(second.ask("network.in_subnet", &["0.0.0.0/0"]), Value::Bool(false));
+    second.write("/sys/class/net/lo/flags", b"0x9\n", 0o644);
+    let interfaces = second.ask("network.interfaces", &[]);
+    let names: Vec<&str> = interfaces.as_map().unwrap().keys().filter_map(Value::as_str).collect();
+    assert!(names.iter().all(|name| *name == "lo"), "{names:?}");
+    let missing = second.ask("network.hw_addr", &["eth0"]);
+    assert!(
+        missing.as_str().is_some_and(|text| text.starts_with("Interface \"eth0\" not in")),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn the_environment_is_that_of_commands_below_the_root() {
+    if !may_enter_roots("the_environment_is_that_of_commands_below_the_root") {
+        return;
+    }
+    let second = SecondMachine::new();
+    // Cargo sets it for this process, and no command inherits it.
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+    assert_eq!(second.ask("environ.get", &["CARGO_PKG_NAME"]), "".into());
+    assert_eq!(second.ask("environ.has_value", &["CARGO_PKG_NAME"]), Value::Bool(false));
+    let items = second.ask("environ.items", &[]);
+    assert!(items.get("CARGO_PKG_NAME").is_none() && items.get("PATH").is_some(), "{items:?}");
+    let disk = second.machine.disk(None);
+    let ctx = second.ctx(&disk, None);
+    let path = second.ask("environ.get", &["PATH"]);
+    let ran = apply_line(build("cmd.run", "echo $PATH", r#"{"python_shell": true}"#).apply(&ctx));
+    assert!(ran.contains(path.as_str().unwrap()), "{path:?}: {ran}");
+}
+
+#[test]
+fn kernel_modules_are_those_of_the_root_and_this_kernel_keeps_its_own() {
+    let second = SecondMachine::new();
+    second.write(
+        "/lib/modules/6.1.0-37-box/modules.dep",
+        b"kernel/net/box-net.ko.xz: kernel/box.ko\n",
+        0o644,
+    );
+    second.write("/lib/modules/6.1.0-37-box/modules.builtin", b"kernel/box-core.ko\n", 0o644);
+    for program in ["/sbin/modprobe", "/sbin/rmmod"] {
+        second.write(program, b"#!/bin/sh\necho called > /srv/called\n", 0o755);
+    }
+    let disk = second.machine.disk(None);
+    let ctx = second.ctx(&disk, None);
+    let available = second.ask("kmod.available", &[]);
+    assert_eq!(available, vec![Value::from("box_core"), "box_net".into()].into());
+    assert_eq!(second.ask("kmod.mod_list", &[]), Value::from(Vec::<Value>::new()));
+    let built_in = check_line(build("kmod.present", "box-core", "{}").check(&ctx));
+    assert!(built_in.starts_with("true"), "{built_in}");
+    let refused = check_line(build("kmod.present", "box_net", "{}").check(&ctx));
+    assert!(refused.starts_with("false") && refused.contains("below another root"), "{refused}");
+    let mut state = build("kmod.present", "box_net", r#"{"persist": true}"#);
+    let applied = apply_line(state.apply(&ctx));
+    assert!(applied.starts_with("true"), "{applied}");
+    assert_eq!(fs::read_to_string(second.at("/etc/modules")).unwrap(), "box_net\n");
+    let again = check_line(build("kmod.present", "box_net", r#"{"persist": true}"#).check(&ctx));
+    assert!(again.starts_with("true"), "{again}");
+    let call =
+        FunctionCall { function: "kmod.load".into(), args: vec!["box_net".into()], kwargs: Map::new() };
+    assert!(second.host.call_mutating(&call).is_err());
+    assert!(!second.at("/srv/called").exists());
 }

@@ -23,6 +23,7 @@ pub mod network;
 pub mod os;
 pub mod process;
 pub(crate) mod resolver;
+mod root_system;
 pub mod system;
 #[cfg(test)]
 pub mod testing;
@@ -36,7 +37,8 @@ use std::time::Duration;
 use zagent_config::{Map, Value};
 
 pub use custom::FactWarning;
-pub use system::{IpWithPrefix, LiveSystem, NetInterface, System};
+pub use root_system::machine_system;
+pub use system::{IpWithPrefix, NetInterface, System};
 
 use crate::Machine;
 use custom::CustomFacts;
@@ -103,13 +105,13 @@ pub struct FactSources {
 }
 
 impl FactSources {
-    /// A machine with the default facts directory. Its kernel is the one of this host.
+    /// A machine with the default facts directory.
     pub fn new(machine: &Machine, id: impl Into<String>, parse_yaml: ParseYaml) -> Self {
         let root = if machine.is_this_host() { None } else { machine.to_host_path("/").ok() };
         Self {
             root: root.unwrap_or_else(|| PathBuf::from("/")),
             machine: machine.clone(),
-            system: Box::new(LiveSystem),
+            system: machine_system(machine),
             id: id.into(),
             master: DEFAULT_MASTER.into(),
             facts_dir: Some(FACTS_DIR.into()),

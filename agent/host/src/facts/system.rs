@@ -69,13 +69,15 @@ pub trait System: Send + Sync {
     fn process(&self) -> ProcessIds;
     /// A variable of the environment.
     fn env(&self, name: &str) -> Option<String>;
+    /// All variables of the environment.
+    fn environment(&self) -> Vec<(String, String)>;
     /// The time, for the name of the time zone.
     fn now(&self) -> SystemTime;
 }
 
 /// The machine that this process runs on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LiveSystem;
+pub(crate) struct LiveSystem;
 
 impl System for LiveSystem {
     fn uname(&self) -> Uname {
@@ -109,6 +111,11 @@ impl System for LiveSystem {
 
     fn env(&self, name: &str) -> Option<String> {
         std::env::var_os(name).map(|v| v.to_string_lossy().into_owned())
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+        std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
     }
 
     fn now(&self) -> SystemTime {

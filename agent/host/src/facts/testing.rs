@@ -39,6 +39,10 @@ impl System for FixedSystem {
         self.env.get(name).cloned()
     }
 
+    fn environment(&self) -> Vec<(String, String)> {
+        self.env.clone().into_iter().collect()
+    }
+
     fn now(&self) -> SystemTime {
         // A day in July 2025, so that summer time shows.
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_752_000_000)

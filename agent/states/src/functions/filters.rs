@@ -11,15 +11,15 @@ use zagent_config::Value;
 
 use crate::exec_function::{ExecFunction, flag_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
-use zagent_host::facts::{LiveSystem, System};
+use zagent_host::facts::machine_system;
 use zagent_host::machine::path_error;
 use zagent_host::timezone::zone_of;
 
 /// The execution functions of `zagent`.
 pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("zagent.random", "below count", random),
-    query_fn("zagent.now", "", |_, _| {
-        Ok(Value::Float(LiveSystem.now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())))
+    query_fn("zagent.now", "", |m, _| {
+        Ok(Value::Float(machine_system(m).now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())))
     }),
     query_fn("zagent.utc_offset", "seconds", utc_offset),
     query_fn("zagent.is_empty_file", "path", |m, a| {

@@ -61,6 +61,7 @@ fn kmod_config(machine: &Machine) -> &'static str {
 /// Loads or removes a module; the names of all that came or went.
 fn load_or_remove(machine: &Machine, args: &FunctionArgs<Value>, on: bool) -> Result<Value, FunctionError> {
     let name = text_arg(args, "mod")?;
+    kernel_modules::check_kernel(machine)?;
     let before = kernel_modules::list_loaded(machine)?;
     let output = Tools::new(machine).run_change(if on { "modprobe" } else { "rmmod" }, &["--", name])?;
     if !output.is_success() {

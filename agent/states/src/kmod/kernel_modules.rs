@@ -4,9 +4,19 @@ use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use zagent_host::Machine;
-use zagent_host::facts::{LiveSystem, System};
+use zagent_host::facts::machine_system;
 use zagent_host::fs::FileSystem;
 use zagent_host::text_file;
+
+/// Refuses to load or remove a module below another root: programs there reach the kernel of this host.
+pub(crate) fn check_kernel(machine: &Machine) -> Result<(), FunctionError> {
+    if machine.is_this_host() {
+        return Ok(());
+    }
+    Err(FunctionError::failed(
+        "cannot change the modules of the running kernel below another root: `persist: true` changes those of its next boot",
+    ))
+}
 
 /// The file of modules that are loaded at boot, by whether systemd loads them.
 pub(crate) fn boot_config_path(systemd: Option<&Value>) -> &'static str {
@@ -34,13 +44,13 @@ pub(crate) fn is_loaded(machine: &Machine, name: &str) -> Result<bool, FunctionE
     if list_loaded(machine)?.contains(&name) {
         return Ok(true);
     }
-    let builtin = machine.read(&format!("{}/modules.builtin", modules_dir()))?.unwrap_or_default();
+    let builtin = machine.read(&format!("{}/modules.builtin", modules_dir(machine)))?.unwrap_or_default();
     Ok(builtin.lines().any(|l| name_from_path(l).is_some_and(|s| s == name)))
 }
 
 /// The names of all modules that the running kernel has, sorted.
 pub(crate) fn list_available(machine: &Machine) -> Result<Vec<String>, FunctionError> {
-    let dir = modules_dir();
+    let dir = modules_dir(machine);
     let mut names = Vec::new();
     for file in ["modules.builtin", "modules.dep"] {
         let text = machine.read(&format!("{dir}/{file}"))?.unwrap_or_default();
@@ -51,8 +61,8 @@ pub(crate) fn list_available(machine: &Machine) -> Result<Vec<String>, FunctionE
     Ok(names)
 }
 
-fn modules_dir() -> String {
-    format!("/lib/modules/{}", LiveSystem.uname().release)
+fn modules_dir(machine: &Machine) -> String {
+    format!("/lib/modules/{}", machine_system(machine).uname().release)
 }
 
 /// `kernel/net/foo-bar.ko.xz` is `foo_bar`.

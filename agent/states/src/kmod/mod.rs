@@ -77,9 +77,14 @@ impl KmodState {
             };
             let boot =
                 self.persist && kept.contains(&kernel_modules::normalize_name(name)) != self.should_load;
-            if is_there != self.should_load || boot {
-                wrong.push((name.clone(), is_there != self.should_load, boot));
+            // Below another root, only the next boot can change.
+            let now = is_there != self.should_load && (machine.is_this_host() || !self.persist);
+            if now || boot {
+                wrong.push((name.clone(), now, boot));
             }
+        }
+        if wrong.iter().any(|(_, now, _)| *now) {
+            kernel_modules::check_kernel(machine)?;
         }
         Ok(wrong)
     }

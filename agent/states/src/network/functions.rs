@@ -8,56 +8,57 @@ use zagent_config::{Map, Value};
 
 use crate::exec_function::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
 use zagent_host::Machine;
-use zagent_host::facts::{IpWithPrefix, LiveSystem, NetInterface, System};
+use zagent_host::facts::{IpWithPrefix, NetInterface, machine_system};
 
 const ADDRS_SIGNATURE: &str = "interface? include_loopback? cidr? type?";
 
 /// The execution functions of `network`.
 pub(crate) const TABLE: &[ExecFunction] = &[
     query_fn("network.interfaces", "", |m, _| {
-        Ok(all_interfaces()
+        Ok(all_interfaces(m)
             .iter()
             .map(|i| (i.name.as_str(), interface_to_value(m, i)))
             .collect::<Map>()
             .into())
     }),
     query_fn("network.interface", "iface", |m, a| {
-        with_interface(a, |i| interface_to_value(m, i).get("inet").cloned().unwrap_or_default())
+        with_interface(m, a, |i| interface_to_value(m, i).get("inet").cloned().unwrap_or_default())
     }),
-    query_fn("network.interface_ip", "iface", |_, a| {
-        with_interface(a, |i| {
+    query_fn("network.interface_ip", "iface", |m, a| {
+        with_interface(m, a, |i| {
             i.addresses.iter().find(|x| x.ip.is_ipv4()).map(|x| x.ip.to_string()).unwrap_or_default().into()
         })
     }),
-    query_fn("network.hw_addr", "iface", |_, a| with_interface(a, |i| i.hwaddr.clone().into())),
-    query_fn("network.hwaddr", "iface", |_, a| with_interface(a, |i| i.hwaddr.clone().into())),
-    query_fn("network.ip_addrs", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv4)),
-    query_fn("network.ipaddrs", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv4)),
-    query_fn("network.ip_addrs6", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv6)),
-    query_fn("network.ipaddrs6", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv6)),
-    query_fn("network.subnets", "interfaces?", |_, _| Ok(string_list(subnets(IpAddr::is_ipv4)))),
-    query_fn("network.subnets6", "", |_, _| Ok(string_list(subnets(IpAddr::is_ipv6)))),
-    query_fn("network.in_subnet", "cidr", |_, a| {
+    query_fn("network.hw_addr", "iface", |m, a| with_interface(m, a, |i| i.hwaddr.clone().into())),
+    query_fn("network.hwaddr", "iface", |m, a| with_interface(m, a, |i| i.hwaddr.clone().into())),
+    query_fn("network.ip_addrs", ADDRS_SIGNATURE, |m, a| addresses(m, a, IpAddr::is_ipv4)),
+    query_fn("network.ipaddrs", ADDRS_SIGNATURE, |m, a| addresses(m, a, IpAddr::is_ipv4)),
+    query_fn("network.ip_addrs6", ADDRS_SIGNATURE, |m, a| addresses(m, a, IpAddr::is_ipv6)),
+    query_fn("network.ipaddrs6", ADDRS_SIGNATURE, |m, a| addresses(m, a, IpAddr::is_ipv6)),
+    query_fn("network.subnets", "interfaces?", |m, _| Ok(string_list(subnets(m, IpAddr::is_ipv4)))),
+    query_fn("network.subnets6", "", |m, _| Ok(string_list(subnets(m, IpAddr::is_ipv6)))),
+    query_fn("network.in_subnet", "cidr", |m, a| {
         let cidr = text_arg(a, "cidr")?;
-        Ok(all_interfaces()
+        Ok(all_interfaces(m)
             .iter()
             .flat_map(|i| &i.addresses)
             .any(|x| !x.ip.is_loopback() && is_in_cidr(x.ip, cidr))
             .into())
     }),
-    query_fn("network.get_hostname", "", |_, _| Ok(LiveSystem.uname().nodename.into())),
+    query_fn("network.get_hostname", "", |m, _| Ok(machine_system(m).uname().nodename.into())),
 ];
 
-fn all_interfaces() -> Vec<NetInterface> {
-    LiveSystem.interfaces()
+fn all_interfaces(machine: &Machine) -> Vec<NetInterface> {
+    machine_system(machine).interfaces()
 }
 
 fn with_interface(
+    machine: &Machine,
     args: &FunctionArgs<Value>,
     f: impl Fn(&NetInterface) -> Value,
 ) -> Result<Value, FunctionError> {
     let name = text_arg(args, "iface")?;
-    let all = all_interfaces();
+    let all = all_interfaces(machine);
     Ok(all.iter().find(|i| i.name == name).map_or_else(
         || {
             let names: Vec<String> = all.iter().map(|i| format!("\"{}\"", i.name)).collect();
@@ -116,11 +117,15 @@ fn ipv6_to_value(address: IpWithPrefix) -> Option<Value> {
     Some(out.into())
 }
 
-fn addresses(args: &FunctionArgs<Value>, kind: fn(&IpAddr) -> bool) -> Result<Value, FunctionError> {
+fn addresses(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+    kind: fn(&IpAddr) -> bool,
+) -> Result<Value, FunctionError> {
     let only = optional_text_arg(args, "interface");
     let loopback = flag_arg(args, "include_loopback", false);
     let cidr = optional_text_arg(args, "cidr");
-    let mut found: Vec<IpAddr> = all_interfaces()
+    let mut found: Vec<IpAddr> = all_interfaces(machine)
         .iter()
         .filter(|i| only.is_none_or(|o| i.name == o || i.name.split(':').next() == Some(o)))
         .flat_map(|i| i.addresses.iter().map(|a| a.ip))
@@ -148,8 +153,8 @@ fn is_in_cidr(ip: IpAddr, cidr: &str) -> bool {
     first.is_ipv4() == ip.is_ipv4() && network_address(ip, prefix) == first
 }
 
-fn subnets(kind: fn(&IpAddr) -> bool) -> Vec<String> {
-    let mut found: Vec<(IpAddr, u32)> = all_interfaces()
+fn subnets(machine: &Machine, kind: fn(&IpAddr) -> bool) -> Vec<String> {
+    let mut found: Vec<(IpAddr, u32)> = all_interfaces(machine)
         .iter()
         .flat_map(|i| i.addresses.iter().filter(|a| kind(&a.ip) && !a.ip.is_loopback()))
         .map(|a| (network_address(a.ip, a.prefix), a.prefix))
