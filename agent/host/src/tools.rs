@@ -146,7 +146,7 @@ impl<'a> Tools<'a> {
         )))
     }
 
-    /// A command that speaks plainly, for whoever has more to say about it (`env`, `cwd`, `stdin`, `user`).
+    /// A command with output in English, for callers that set more of it (`env`, `cwd`, `stdin`, `user`).
     #[must_use]
     pub fn command<A: AsRef<str>>(program: &str, args: &[A], timeout: Duration) -> ExecCommand {
         let mut command = ExecCommand::new(program).args(args.iter().map(AsRef::as_ref));

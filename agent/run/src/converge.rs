@@ -272,7 +272,7 @@ impl StateTask<'_> {
         let comes = !below.is_none() && state.package_may_provide(&look);
         if how == ConvergeMode::Simulate && (comes || !hidden.is_none() && !state.still_valid(&look, hidden))
         {
-            // Whoever brings it: by then it is there.
+            // Whichever state brings it: by then it is there.
             if comes && look.verdict == Verdict::Drifted {
                 state.simulate(ctx);
             }

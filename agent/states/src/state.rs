@@ -278,8 +278,8 @@ pub trait State: Send {
         false
     }
 
-    /// Other states of the same function that are ready to run, with nothing between them and this one. Whoever can do all of
-    /// them in one act (packages in one transaction) takes note of them here; they still run, each for itself, after it.
+    /// Other states of the same function that are ready to run, with nothing between them and this one. A state that can
+    /// do all of them in one act (packages in one transaction) takes note of them here; they still run after it, one by one.
     fn batch_with(&mut self, others: &[&Chunk]) {
         let _ = others;
     }

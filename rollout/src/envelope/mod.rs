@@ -266,7 +266,7 @@ pub(crate) fn open_report(
     Ok(SignedReport { report, claim })
 }
 
-/// The report in a stored value, whoever signed it.
+/// The report in a stored value, with any signer.
 ///
 /// # Errors
 /// Fails when it is not a report of that node about that component.

@@ -13,7 +13,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub struct CancelToken {
     cancelled: AtomicBool,
-    /// Readable once it is said, so that whoever polls wakes up; absent where there was no descriptor left.
+    /// Readable once it is cancelled, so that a caller that polls wakes up; absent when no descriptor was left.
     wake_fd: Option<OwnedFd>,
 }
 

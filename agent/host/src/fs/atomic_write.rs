@@ -128,8 +128,8 @@ pub(crate) fn create_temp_file<'a>(
 }
 
 /// Writes new content into the file that stands at a place: the way for a mount point (a bound `/etc/hosts` of a container),
-/// over which nothing can be moved. It is the same file afterwards, so that whoever mounted it sees the change too. Whoever
-/// reads meanwhile may see part of it; when it cannot be written, the old content is put back as far as that goes.
+/// over which nothing can be moved. It is the same file afterwards, so that the container that mounted it sees the change too. A
+/// reader may see part of it meanwhile; when it cannot be written, the old content is put back as far as that goes.
 pub(crate) fn write_in_place(
     place: &PathAt,
     content: &[u8],
@@ -221,7 +221,7 @@ pub(crate) fn create_temp_dir<'a>(
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = rustix::fs::openat(&place.dir, name, flags, Mode::empty())?;
     let stat = convert_stat(&rustix::fs::fstat(&dir)?)?;
-    // Whoever may write to the parent may have put another directory here; an empty one of ours does no harm.
+    // A user who may write to the parent may have put another directory here; an empty one of ours does no harm.
     let is_ours = stat.uid == rustix::process::geteuid().as_raw() && stat.mode & 0o077 == 0;
     if !is_ours || !super::read_at::read_dir_entries(dir.try_clone()?)?.is_empty() {
         return Err(swapped_error());

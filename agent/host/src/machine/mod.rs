@@ -2,8 +2,8 @@
 //!
 //! Law: nothing here reaches beyond the root. Files are resolved inside it, commands are started in it (`chroot`
 //! when it is not `/`), users and groups are those of its own databases. A machine is made once, where the program
-//! is put together, and handed down: there is no other way to this host. A machine without programs starts none,
-//! whoever asks (held by `files_are_changed_and_restored_below_the_root`, `commands_run_below_the_root`,
+//! is put together, and handed down: there is no other way to this host. A machine without programs starts none
+//! for any caller (held by `files_are_changed_and_restored_below_the_root`, `commands_run_below_the_root`,
 //! `a_check_starts_nothing_and_shows_nothing`).
 
 pub mod account_files;

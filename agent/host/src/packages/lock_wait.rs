@@ -11,7 +11,7 @@ use zagent_config::FunctionError;
 use super::runner::{PkgRunner, RUN_TIMEOUT, failure_summary};
 use crate::Machine;
 
-/// How long to wait for whoever holds the database.
+/// How long to wait for the process that holds the database.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a lock is looked at.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -169,8 +169,8 @@ impl UndoJournal {
         FsError::new("write undo journal", self.dir.join(JOURNAL_FILE), error)
     }
 
-    /// Writes down a change that is about to be made. It is durable after [`Self::commit`], and seen by whoever reads the
-    /// journal after this process was killed even before that.
+    /// Writes down a change that is about to be made. It is durable after [`Self::commit`], and a reader
+    /// of the journal sees it even before that, after this process was killed.
     pub(crate) fn note_change(&self, draft: ChangeDraft<'_>) -> io::Result<JournalOffset> {
         let ChangeDraft { tag, path, change, temp, body } = draft;
         let note = |seq| {

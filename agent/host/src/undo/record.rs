@@ -85,7 +85,7 @@ pub struct TempName {
     /// The name.
     #[serde(with = "raw_serde::name")]
     pub name: OsString,
-    /// Who will own it; before that, whoever makes it.
+    /// The user that will own it; before that, the user that makes it.
     pub uid: Option<u32>,
 }
 

@@ -51,9 +51,9 @@ pub enum UndoOutcome {
     LeftAlone(String),
     /// It cannot be undone; the text says why.
     Irreversible(String),
-    /// It is no file: whoever noted it has to undo it.
+    /// It is no file: the state that noted it has to undo it.
     Other(serde_json::Value),
-    /// It was no file, and whoever noted it undid it.
+    /// It was no file, and the state that noted it undid it.
     Undone {
         /// What they say.
         comment: String,

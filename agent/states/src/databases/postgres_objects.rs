@@ -81,7 +81,7 @@ pub(crate) fn reassign_owner(psql: &PsqlClient, tools: &Tools<'_>, owner: &str) 
     psql.run(tools, &(sql + "COMMIT;\n")).map(|_| ())
 }
 
-/// The statements that take a database away, and whoever uses it.
+/// The statements that disconnect all users of a database and drop it.
 pub(crate) fn drop_database(name: &str) -> String {
     format!(
         "REVOKE CONNECT ON DATABASE {0} FROM public;\n\

@@ -1,4 +1,4 @@
-//! States of the module `event`: something is told to whoever listens to the log and to the agent itself (`zagent/reboot`).
+//! States of the module `event`: an event for readers of the log and for the agent itself (`zagent/reboot`).
 //!
 //! An event is an act; there is no bus, and nothing waits for an answer.
 

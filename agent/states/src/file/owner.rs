@@ -123,7 +123,7 @@ impl Owner {
         Err(StateError::new(missing))
     }
 
-    /// Lets a dry run take whoever is missing for there, and says who that is.
+    /// Lets a dry run assume that a missing user or group exists, and names them.
     pub(crate) fn assume_accounts(&self, ctx: &StateCtx<'_>) -> Vec<String> {
         let user = self.user.as_ref().filter(|who| who.uid(ctx.machine).is_none());
         let group = self.group.as_ref().filter(|who| who.gid(ctx.machine).is_none());

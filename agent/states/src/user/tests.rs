@@ -81,7 +81,7 @@ fn who_is_missing_stays_so_behind_other_users() {
     for (function, name, args, is_lost) in [
         ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, true),
         ("user.present", "nobody-such", r#"{"gid": "nosuchgroup"}"#, true),
-        // Whoever has the number may go before.
+        // The user with this number may be removed before.
         ("user.present", "nobody-such", r#"{"uid": 0}"#, false),
         ("group.absent", "root", "{}", false),
     ] {

@@ -81,7 +81,7 @@ fn a_command_has_neither_terminal_nor_environment_of_the_agent() {
     rustix::pty::grantpt(&master).unwrap();
     rustix::pty::unlockpt(&master).unwrap();
     let path = rustix::pty::ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    // Whoever is there could open it.
+    // Every user could open it.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let terminal = File::options().read(true).write(true).open(&path).unwrap();
     let mut command = Command::new("setsid");

@@ -162,7 +162,7 @@ impl StateTestBed {
             for entry in std::fs::read_dir(&dir).unwrap() {
                 let path = entry.unwrap().path();
                 let found = path.symlink_metadata().unwrap();
-                // Salt was run by the superuser; here it is whoever runs this.
+                // Salt was run by the superuser; this test runs as any user.
                 let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
                 let (uid, gid) = (found.uid(), found.gid());
                 let owner = if (uid, gid) == own { "0:0".to_owned() } else { format!("{uid}:{gid}") };
