@@ -184,6 +184,7 @@ mod tests {
             url: None,
             reference: None,
             signature: None,
+            min_protocol: 0,
         };
         let points = check_syncs(
             || {
