@@ -6,6 +6,7 @@
 
 mod empty_plan;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -142,13 +143,17 @@ impl CompileJob {
         }
     }
 
-    /// The mask of a run with this pillar. What was decrypted is known when the plan was compiled; a cached plan has nothing of
-    /// it, and the pillar is not compiled for this.
-    pub(crate) fn run_mask(&self, pillar: &Value) -> SecretMask {
-        let mut secrets = self.compiler.decrypted_secrets();
-        secrets.extend(secret_keys::marked_secrets(pillar));
-        mask::hide_in_messages(&secrets);
-        SecretMask::new(&secrets)
+    /// The mask of a run of this plan: what was decrypted, and what keys of the pillar or names of parameters mark as secrets.
+    /// What was decrypted is known when the plan was compiled; a cached plan has nothing of it, and the pillar is not compiled
+    /// for this.
+    pub(crate) fn run_mask(&self, planned: &PlanWithPillar) -> SecretMask {
+        let decrypted = self.compiler.decrypted_secrets();
+        let mut marked = secret_keys::marked_secrets(&planned.pillar);
+        marked.extend(planned.plan.chunks.iter().flat_map(|chunk| secret_keys::argument_secrets(&chunk.args)));
+        let mut seen = HashSet::new();
+        marked.retain(|secret| seen.insert(secret.clone()));
+        mask::hide_in_messages(&[decrypted.as_slice(), &marked].concat());
+        SecretMask::with_marked(&decrypted, &marked)
     }
 
     /// Secret mask; empty when secrets are to be shown.

@@ -142,7 +142,7 @@ impl PlanRun<'_> {
     /// Why there was no run.
     pub fn run(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
         let mut report = None;
-        let mask = self.job.run_mask(&self.planned.pillar);
+        let mask = self.job.run_mask(&self.planned);
         let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress, &mask));
         output.show_progress(self.planned.plan.chunks.len(), &mut run);
         let report = report.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;

@@ -227,13 +227,13 @@ impl OutcomeDraft {
     }
 
     fn mask_texts(&mut self, mask: &SecretMask) {
-        for text in
-            [&mut self.tag, &mut self.id, &mut self.sls, &mut self.name, &mut self.comment, &mut self.diff]
-        {
-            if let Cow::Owned(masked) = mask.mask_str(text) {
+        let (id, name) = (self.id.clone(), self.name.clone());
+        for text in [&mut self.tag, &mut self.id, &mut self.sls, &mut self.name, &mut self.comment] {
+            if let Cow::Owned(masked) = mask.mask_named(text, &[&id, &name]) {
                 *text = masked;
             }
         }
+        self.diff = mask.mask_string(&self.diff);
         self.about = self.about.take().map(|about| mask.mask_value(&about));
         self.changes = mask_pairs(mask, &self.changes);
         for map in [&mut self.changes, &mut self.details] {
@@ -476,6 +476,24 @@ mod tests {
         for form in ["hunter2", "aHVudGVy", "68756e"] {
             assert!(!text.contains(form), "{form}: {text}");
         }
+    }
+
+    #[test]
+    fn an_id_that_equals_a_password_stays_readable() {
+        let mask = SecretMask::with_marked(&[], &["zabbix".into()]);
+        let mut draft = samples::draft("mysql_user.present", "zabbix", "zabbix");
+        draft.comment = "The user zabbix@localhost has been added".into();
+        draft.changes = json(r#"{"password": "zabbix"}"#);
+        let outcome = draft.into_outcome(&mask, FileLines::Shown);
+        assert_eq!((outcome.id.as_str(), outcome.name.as_str()), ("zabbix", "zabbix"));
+        assert_eq!(outcome.tag, "mysql_user_|-zabbix_|-zabbix_|-present");
+        assert_eq!(outcome.comment, "The user zabbix@localhost has been added");
+        assert_eq!(outcome.changes, json(r#"{"password": "********"}"#));
+        // In the outcome of another state it is a secret.
+        let mut other = samples::draft("cmd.run", "x", "login zabbix");
+        other.comment = "zabbix".into();
+        let outcome = other.into_outcome(&mask, FileLines::Shown);
+        assert_eq!((outcome.name.as_str(), outcome.comment.as_str()), ("login ********", "********"));
     }
 
     #[test]

@@ -8,6 +8,7 @@
     reason = "tests use the machine directly, and fail when they cannot"
 )]
 
+mod canary;
 mod crash;
 mod daemon;
 mod fleet;

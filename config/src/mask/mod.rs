@@ -3,7 +3,8 @@
 //! Law: a secret is masked wherever it appears, also inside a longer text and in every form of `forms.rs`, and so is each
 //! of its lines of at least [`MIN_LINE_CHARS`] characters (held by `one_rule`, `every_form_is_found`). What
 //! [`is_maskable`] rejects is not masked: it occurs everywhere, and a report would become unreadable (held by
-//! `ordinary_texts_stay_readable`).
+//! `ordinary_texts_stay_readable`). A text that only its key marks as a secret is readable where it is the whole name of
+//! something (held by `a_name_that_equals_a_marked_secret_stays_readable`).
 
 mod common_words;
 mod diagnostic;
@@ -15,6 +16,7 @@ pub mod secret_keys;
 mod url;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -52,6 +54,8 @@ const MAX_PIECE_BYTES: usize = 1024;
 #[derive(Clone, Default)]
 pub struct SecretMask {
     patterns: Option<Arc<Patterns>>,
+    /// Texts that are secrets only because of the key above them.
+    marked: Arc<BTreeSet<String>>,
 }
 
 impl fmt::Debug for SecretMask {
@@ -79,7 +83,33 @@ impl SecretMask {
                 all.extend(forms::secret_forms(&start));
             }
         }
-        Self { patterns: Patterns::new(all).map(Arc::new) }
+        Self { patterns: Patterns::new(all).map(Arc::new), marked: Arc::default() }
+    }
+
+    /// Masks texts that were decrypted, and texts that only a key such as `password` marks as secrets.
+    #[must_use]
+    pub fn with_marked(decrypted: &[Secret], marked: &[Secret]) -> Self {
+        let all: Vec<Secret> = decrypted.iter().chain(marked).cloned().collect();
+        let trimmed = |secret: &Secret| secret.expose().trim().to_owned();
+        let is_decrypted: BTreeSet<String> = decrypted.iter().map(trimmed).collect();
+        let marked = marked.iter().map(trimmed).filter(|text| !is_decrypted.contains(text)).collect();
+        Self { marked: Arc::new(marked), ..Self::new(&all) }
+    }
+
+    /// A text about something with these names: a name that as a whole happens to equal a marked secret stays readable, because
+    /// its author wrote it as a name. Decrypted texts are masked all the same.
+    #[must_use]
+    pub fn mask_named<'t>(&self, text: &'t str, names: &[&str]) -> Cow<'t, str> {
+        self.replace(text, |secret| {
+            let is_name = names.iter().any(|name| name.trim() == secret) && self.marked.contains(secret);
+            if is_name { secret.into() } else { MASKED_TEXT.into() }
+        })
+    }
+
+    /// The tag of a state (`state_|-id_|-name_|-fun`) with secrets masked; id and name are its names.
+    #[must_use]
+    pub fn mask_tag<'t>(&self, tag: &'t str) -> Cow<'t, str> {
+        self.mask_named(tag, &tag.split("_|-").collect::<Vec<_>>())
     }
 
     /// A text with secrets masked.
@@ -283,6 +313,25 @@ mod tests {
             let value = |text: &str| Map::from_iter([(text, vec![Value::from(text)])]).into();
             assert_eq!(mask.mask_value(&value(text)), value(masked), "{secrets:?}");
         }
+    }
+
+    #[test]
+    fn a_name_that_equals_a_marked_secret_stays_readable() {
+        let mask = SecretMask::with_marked(&["opened-1".into(), "both-2".into()], &["zabbix\n".into(), "both-2".into()]);
+        for (text, names, shown) in [
+            ("database zabbix is present", &["zabbix"][..], "database zabbix is present"),
+            ("database zabbix is present", &["zabbix-db"], "database ******** is present"),
+            ("mysql -pzabbix", &["mysql -pzabbix"], "mysql -p********"),
+            // Encoded, it is no name.
+            ("zabbix emFiYml4", &["zabbix"], "zabbix ********"),
+            // What was decrypted is masked also as a name.
+            ("opened-1", &["opened-1"], "********"),
+            ("both-2", &["both-2"], "********"),
+        ] {
+            assert_eq!(mask.mask_named(text, names), shown, "{names:?}");
+        }
+        assert_eq!(mask.mask_str("zabbix"), "********");
+        assert_eq!(mask.mask_tag("cmd_|-zabbix_|-x zabbix both-2_|-run"), "cmd_|-zabbix_|-x zabbix ********_|-run");
     }
 
     #[test]

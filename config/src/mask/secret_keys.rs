@@ -1,7 +1,7 @@
 //! Which key names mark their value as a secret, and which values of a pillar are secrets by that.
 
 use super::{Secret, is_maskable};
-use crate::Value;
+use crate::{Map, Value};
 
 /// Parts of a key name that mark its value as a secret.
 const SECRET_MARKERS: [&str; 12] = [
@@ -89,6 +89,19 @@ pub fn is_secret_key(key: &str) -> bool {
     (0..=bytes.len() - 5).any(|i| SECRET_MARKERS.iter().any(|marker| fits(&bytes[i..], marker)))
 }
 
+/// The values among the arguments of a state that are secrets by the names of their parameters: what [`marked_secrets`] says, and
+/// also `pass` and names such as `connection_pass`.
+#[must_use]
+pub fn argument_secrets(args: &Map) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for (key, value) in args.iter() {
+        let name = key.as_str().unwrap_or_default();
+        let is_secret = is_secret_key(name) || name == "pass" || name.ends_with("_pass");
+        collect_marked(value, is_secret && !is_describing(name), &mut found);
+    }
+    found
+}
+
 /// The values of a pillar that its keys mark as secrets, as far as they can be masked: no places of files, no addresses, no
 /// names of users or hosts beside them, no words that stand everywhere.
 #[must_use]
@@ -167,6 +180,18 @@ mod tests {
         let found = marked_secrets(&Value::from_json_str(pillar).unwrap());
         let found: Vec<&str> = found.iter().map(Secret::expose).collect();
         assert_eq!(found, ["hunter2", "123456", "Tr0ub4dor", "https://u:p-w@h/"]);
+    }
+
+    #[test]
+    fn arguments_that_are_secrets() {
+        let args = r#"{"name": "no-secret-1", "password": "hunter2", "connection_pass": "hunter3", "pass": "hunter4",
+            "passes": "no-secret-2", "hash_password": true, "env": [{"DB_TOKEN": "hunter5", "LANG": "C.UTF-8"}],
+            "sections": {"db": {"passwd": "hunter6", "port": 543210}}, "password_file": "no-secret-3",
+            "private_key": "salt://web.key"}"#;
+        let Value::Map(args) = Value::from_json_str(args).unwrap() else { panic!("no mapping") };
+        let found = argument_secrets(&args);
+        let found: Vec<&str> = found.iter().map(Secret::expose).collect();
+        assert_eq!(found, ["hunter2", "hunter3", "hunter4", "hunter5", "hunter6"]);
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl UndoJournal {
     /// Fails when it cannot be written.
     pub fn note_irreversible(&self, tag: &str, why: &str) -> Result<(), FsError> {
         let note =
-            |seq| JournalRecord::Irreversible { seq, tag: self.mask.mask_string(tag), why: why.to_owned() };
+            |seq| JournalRecord::Irreversible { seq, tag: self.mask.mask_tag(tag).into_owned(), why: why.to_owned() };
         self.append_record(note, &[]).map(|_| ()).map_err(|error| self.fs_error(error))
     }
 
@@ -146,7 +146,7 @@ impl UndoJournal {
     /// # Errors
     /// Fails when it cannot be made durable.
     pub fn note_other(&self, tag: &str, data: serde_json::Value) -> Result<(), FsError> {
-        let tag = self.mask.mask_string(tag);
+        let tag = self.mask.mask_tag(tag).into_owned();
         self.append_record(|seq| JournalRecord::Other { seq, tag, data }, &[])
             .and_then(|mark| self.commit(mark))
             .map_err(|error| self.fs_error(error))
@@ -174,7 +174,7 @@ impl UndoJournal {
     pub(crate) fn note_change(&self, draft: ChangeDraft<'_>) -> io::Result<JournalOffset> {
         let ChangeDraft { tag, path, change, temp, body } = draft;
         let note = |seq| {
-            let (tag, path) = (self.mask.mask_string(tag), path.to_owned());
+            let (tag, path) = (self.mask.mask_tag(tag).into_owned(), path.to_owned());
             JournalRecord::Note(Box::new(ChangeNote {
                 seq,
                 tag,

@@ -106,7 +106,7 @@ impl RunCtx<'_> {
 
     /// Tells who watches that a state begins.
     fn tell_started(&self, index: usize, tag: &str) {
-        self.progress.started(index, &self.secrets.mask().mask_str(tag));
+        self.progress.started(index, &self.secrets.mask().mask_tag(tag));
     }
 }
 
