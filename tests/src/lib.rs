@@ -11,6 +11,7 @@ pub mod matrix;
 pub mod memory;
 pub mod mutate;
 pub mod node;
+pub mod order_keys;
 pub mod site;
 pub mod trees;
 pub mod twin;

@@ -55,7 +55,7 @@ pub struct Board {
     pub writes: u64,
     /// True when records and reports are stored as text, like on a real board.
     pub as_text: bool,
-    /// Records that someone else put there: of another fleet, or expired.
+    /// Records that someone else put there: of another fleet, expired, or with too few signatures.
     pub forged: Vec<Rc<RolloutRecord>>,
     /// What nodes get now, and what they got before the last change.
     pub found: [Rc<Found>; 2],

@@ -42,8 +42,6 @@ pub fn rollout(place: usize) -> RolloutId {
     format!("r{place}").parse().expect("a name")
 }
 
-/// The fleet of all nodes.
-pub const FLEET: &str = "prod";
 /// The index of the first record that no node may obey.
 pub const FORGED: usize = 900;
 

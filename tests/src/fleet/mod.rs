@@ -1,8 +1,8 @@
 //! A whole fleet on virtual time: a seed in, one history out, and the first law that it breaks.
 //!
 //! Law: everything comes from the seed. Nothing here reads a clock, starts a thread or touches a disk, so a history
-//! can be replayed. The code under test is real: the driver's turn, the node's steps, what a record requires; only
-//! connections, disks and clocks are simulated (held by `pure_modules_do_not_touch_the_machine`,
+//! can be replayed. The code under test is real: the driver's turn, the node's steps, what a record requires, its signatures
+//! (`order_keys.rs` has the keys); only connections, disks and clocks are simulated (held by `pure_modules_do_not_touch_the_machine`,
 //! `a_seed_gives_the_same_history_again`).
 
 pub mod board;

@@ -3,16 +3,16 @@
 use std::rc::Rc;
 
 use zagent_config::ids::RolloutId;
-use zagent_rollout::acceptance::RecordPolicy;
 use zagent_rollout::node;
 use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, SOAK_CHECK_INTERVAL};
 use zagent_rollout::record::{BatchPhase, Component, RolloutMode, RolloutRecord, RolloutStatus};
 
 use super::board::Found;
-use super::host::{FLEET, FORGED, Harm, clock, place};
+use super::host::{FORGED, Harm, clock, place};
 use super::queue::{Job, What};
 use super::scenario::{MINUTE, Release, SECOND, Wrong};
 use super::world::World;
+use crate::order_keys;
 
 /// How often a node polls while it is in no rollout; it also reports at least this often.
 pub(super) const IDLE: i64 = 60 * SECOND;
@@ -77,9 +77,13 @@ impl World<'_> {
         if !host.is_up || host.life != life {
             return;
         }
-        let policy = RecordPolicy::for_fleet(Some(FLEET.parse().expect("a name")));
+        let is_lax = |record: &RolloutRecord| match self.scenario.wrong {
+            Wrong::AnyFleet => place(&record.id) == FORGED,
+            Wrong::AnySignature => place(&record.id) >= FORGED + 2,
+            _ => false,
+        };
         let obeys = |record: &&Rc<RolloutRecord>| {
-            self.scenario.wrong == Wrong::AnyFleet || policy.judge(record, clock(now, host.off)).is_ok()
+            is_lax(record) || order_keys::is_obeyed(record, clock(now, host.off))
         };
         let accepted = found.records.iter().filter(obeys).cloned().collect();
         let known = std::mem::replace(&mut host.records, accepted);

@@ -125,6 +125,8 @@ pub enum Wrong {
     Credulous,
     /// Nodes obey records of any fleet.
     AnyFleet,
+    /// Nodes obey records with too few signatures.
+    AnySignature,
     /// Nodes obey expired records.
     NoExpiry,
     /// The program panics.

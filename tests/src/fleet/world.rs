@@ -10,11 +10,12 @@ use zagent_rollout::{BatchSize, Span, split_batches};
 
 use super::board::Board;
 use super::dice::Dice;
-use super::host::{FLEET, FORGED, Host, clock, name, rollout};
+use super::host::{FORGED, Host, clock, name, rollout};
 use super::laws;
 use super::nodes::LOOK;
 use super::queue::{Queue, What};
 use super::scenario::{SECOND, Scenario, Wrong};
+use crate::order_keys;
 
 /// The result of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl World<'_> {
 
     /// A rollout starts.
     pub(super) fn begin(&mut self, place: usize) {
-        let record = self.record(place);
+        let record = order_keys::signed(self.record(place), &order_keys::PEOPLE);
         assert!(self.scenario.wrong != Wrong::Falls || place == 0, "it panics on purpose");
         self.begun = self.now;
         self.unconfirmed.push(0);
@@ -196,7 +197,7 @@ impl World<'_> {
         let mut record: RolloutRecord = serde_json::from_value(json!({
             "schema": RECORD_SCHEMA,
             "id": rollout(place),
-            "fleet": FLEET,
+            "fleet": order_keys::FLEET,
             "component": scenario.component,
             "to": order.to,
             "target": "*",
@@ -225,7 +226,8 @@ impl World<'_> {
         record
     }
 
-    /// Records that no node may obey: one of another fleet, and one that expired half a year ago.
+    /// Records that no node may obey: one of another fleet, one that expired half a year ago, and one with too few signatures:
+    /// none, one, two of the same person, or one of a stranger.
     pub(super) fn forge(&mut self) {
         let day = |days: i64| clock(days * 24 * 3600 * SECOND, 0);
         let forged = |number: usize| {
@@ -246,7 +248,15 @@ impl World<'_> {
             ..forged(0)
         };
         let expired = RolloutRecord { expires: Some(day(-150)), ..forged(1) };
-        self.board.borrow_mut().forged = [foreign, expired].map(Rc::new).to_vec();
+        let [ada, bob] = order_keys::PEOPLE;
+        let few: [&[&str]; 4] = [&[], &[ada], &[bob, bob], &[ada, order_keys::STRANGER]];
+        let kind = self.scenario.nodes % few.len();
+        let few = order_keys::signed(
+            RolloutRecord { expires: Some(day(180)), ..forged(2 + kind) },
+            few[kind],
+        );
+        let [foreign, expired] = [foreign, expired].map(|record| order_keys::signed(record, &order_keys::PEOPLE));
+        self.board.borrow_mut().forged = [foreign, expired, few].map(Rc::new).to_vec();
     }
 
     /// Checks the laws after something happened to a node.

@@ -208,6 +208,13 @@ fn the_simulation_sees_a_node_that_obeys_the_record_of_another_fleet() {
 }
 
 #[test]
+fn the_simulation_sees_a_node_that_obeys_a_record_with_too_few_signatures() {
+    for forged in ["r902", "r903", "r904", "r905"] {
+        is_seen(Wrong::AnySignature, &format!("it obeys {forged}, which it must not"));
+    }
+}
+
+#[test]
 fn the_simulation_sees_a_node_that_obeys_an_expired_record() {
     is_seen(Wrong::NoExpiry, "it obeys r901, which it must not");
 }
