@@ -57,7 +57,8 @@ impl OrderKeys {
         );
         let file = dir.path().join("zagent.yaml");
         fs::write(&file, yaml).expect("a configuration");
-        let settings = settings::load(&ConfigLocation::File(file), [], &[], Some("node")).expect("good settings");
+        let settings =
+            settings::load(&ConfigLocation::File(file), [], &[], Some("node")).expect("good settings");
         let policy = RecordPolicy::from_settings(&settings);
         Self { dir, policy, verdicts: RefCell::default() }
     }

@@ -149,7 +149,8 @@ impl CompileJob {
     pub(crate) fn run_mask(&self, planned: &PlanWithPillar) -> SecretMask {
         let decrypted = self.compiler.decrypted_secrets();
         let mut marked = secret_keys::marked_secrets(&planned.pillar);
-        marked.extend(planned.plan.chunks.iter().flat_map(|chunk| secret_keys::argument_secrets(&chunk.args)));
+        marked
+            .extend(planned.plan.chunks.iter().flat_map(|chunk| secret_keys::argument_secrets(&chunk.args)));
         let mut seen = HashSet::new();
         marked.retain(|secret| seen.insert(secret.clone()));
         mask::hide_in_messages(&[decrypted.as_slice(), &marked].concat());

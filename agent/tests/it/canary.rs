@@ -182,8 +182,7 @@ fn push(upstream: &mut Upstream, node: &Node, key: &HostKey, secrets: &Secrets, 
     let quoted = |text: &str| serde_json::to_string(text).unwrap();
     let sls = format!("{STATES}{more}").replace("LITERAL", &quoted(secrets.literal));
     let sls = sls.replace("$D", node.path("host").to_str().unwrap());
-    let sealed: String =
-        key.sealed(secrets.decrypted).lines().map(|line| format!("    {line}\n")).collect();
+    let sealed: String = key.sealed(secrets.decrypted).lines().map(|line| format!("    {line}\n")).collect();
     let pillar = format!(
         "#!jinja|yaml|age\nnote:\n  text: |\n{sealed}app: {{user: appuser, password: {}}}\n",
         quoted(secrets.marked)
@@ -215,7 +214,8 @@ fn webhooks() -> (String, Receiver<String>) {
                     break;
                 }
             }
-            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let _ = stream
+                .write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
             if tell.send(text).is_err() {
                 return;
             }
@@ -255,7 +255,10 @@ fn assert_processes_clean(allowed: &BTreeSet<i32>) -> usize {
         let argv = String::from_utf8_lossy(&read("cmdline")).into_owned();
         assert_clean(&format!("the command line of {pid}"), &argv);
         if !allowed.contains(&pid) {
-            assert_clean(&format!("the environment of {pid} ({argv})"), &String::from_utf8_lossy(&read("environ")));
+            assert_clean(
+                &format!("the environment of {pid} ({argv})"),
+                &String::from_utf8_lossy(&read("environ")),
+            );
         }
         seen += 1;
     }
@@ -382,13 +385,14 @@ fn no_process_file_or_socket_shows_a_canary() {
     let board = tempfile::tempdir().unwrap();
     let made = Command::new("git").args(["init", "-q", "--bare"]).arg(board.path()).status().unwrap();
     assert!(made.success());
-    let mut scene = Scene::new(&format!("board: {{kind: git, url: 'file://{}', every: 10s}}", board.path().display()));
+    let mut scene =
+        Scene::new(&format!("board: {{kind: git, url: 'file://{}', every: 10s}}", board.path().display()));
     let first = scene.push(&FIRST, "");
     scene.node.start_with(&["-vv"]);
     look_at_processes(&scene.node);
-    let status = scene.node.until("the first run", |status| {
-        status.last_run.as_ref().is_some_and(|run| run.revision == first)
-    });
+    let status = scene
+        .node
+        .until("the first run", |status| status.last_run.as_ref().is_some_and(|run| run.revision == first));
     // Four states fail on purpose; everything else has done its work with the real values.
     let history = scene.node.fine(&["history", "last", "-v"]);
     assert_eq!(status.last_run.unwrap().counts["failed"], 4, "{history}");
@@ -420,7 +424,8 @@ fn no_process_file_or_socket_shows_a_canary() {
     scene.assert_clean();
     // By hand, with every command in the log.
     let output = std::thread::scope(|scope| {
-        let run = scope.spawn(|| scene.node.zagent(&["run", "--once", "--no-fetch", "-vv", "--out", "ndjson"]));
+        let run =
+            scope.spawn(|| scene.node.zagent(&["run", "--once", "--no-fetch", "-vv", "--out", "ndjson"]));
         look_at_processes(&scene.node);
         run.join().unwrap()
     });
@@ -437,12 +442,15 @@ fn the_board_of_one_machine_shows_no_canary() {
     let first = scene.push(&FIRST, "");
     scene.node.start_with(&["-vv"]);
     look_at_processes(&scene.node);
-    scene.node.until("the first run", |status| {
-        status.last_run.as_ref().is_some_and(|run| run.revision == first)
-    });
+    scene
+        .node
+        .until("the first run", |status| status.last_run.as_ref().is_some_and(|run| run.revision == first));
     let paths = Paths::new(scene.node.path("root"));
-    let mut reports =
-        BoardReports::new(Box::new(SledBoard::new(paths.board())), paths.key(), NodeKeys::new(None, paths.nodes()));
+    let mut reports = BoardReports::new(
+        Box::new(SledBoard::new(paths.board())),
+        paths.key(),
+        NodeKeys::new(None, paths.nodes()),
+    );
     let report = eventually("the board is told", || {
         let report = reports.latest_reports(Component::States).unwrap().remove(&"node".parse().unwrap())?;
         report.last_run.is_some().then_some(report)

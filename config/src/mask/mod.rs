@@ -317,7 +317,10 @@ mod tests {
 
     #[test]
     fn a_name_that_equals_a_marked_secret_stays_readable() {
-        let mask = SecretMask::with_marked(&["opened-1".into(), "both-2".into()], &["zabbix\n".into(), "both-2".into()]);
+        let mask = SecretMask::with_marked(
+            &["opened-1".into(), "both-2".into()],
+            &["zabbix\n".into(), "both-2".into()],
+        );
         for (text, names, shown) in [
             ("database zabbix is present", &["zabbix"][..], "database zabbix is present"),
             ("database zabbix is present", &["zabbix-db"], "database ******** is present"),
@@ -331,7 +334,10 @@ mod tests {
             assert_eq!(mask.mask_named(text, names), shown, "{names:?}");
         }
         assert_eq!(mask.mask_str("zabbix"), "********");
-        assert_eq!(mask.mask_tag("cmd_|-zabbix_|-x zabbix both-2_|-run"), "cmd_|-zabbix_|-x zabbix ********_|-run");
+        assert_eq!(
+            mask.mask_tag("cmd_|-zabbix_|-x zabbix both-2_|-run"),
+            "cmd_|-zabbix_|-x zabbix ********_|-run"
+        );
     }
 
     #[test]

@@ -251,11 +251,10 @@ impl World<'_> {
         let [ada, bob] = order_keys::PEOPLE;
         let few: [&[&str]; 4] = [&[], &[ada], &[bob, bob], &[ada, order_keys::STRANGER]];
         let kind = self.scenario.nodes % few.len();
-        let few = order_keys::signed(
-            RolloutRecord { expires: Some(day(180)), ..forged(2 + kind) },
-            few[kind],
-        );
-        let [foreign, expired] = [foreign, expired].map(|record| order_keys::signed(record, &order_keys::PEOPLE));
+        let few =
+            order_keys::signed(RolloutRecord { expires: Some(day(180)), ..forged(2 + kind) }, few[kind]);
+        let [foreign, expired] =
+            [foreign, expired].map(|record| order_keys::signed(record, &order_keys::PEOPLE));
         self.board.borrow_mut().forged = [foreign, expired, few].map(Rc::new).to_vec();
     }
 

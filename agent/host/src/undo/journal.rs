@@ -136,8 +136,11 @@ impl UndoJournal {
     /// # Errors
     /// Fails when it cannot be written.
     pub fn note_irreversible(&self, tag: &str, why: &str) -> Result<(), FsError> {
-        let note =
-            |seq| JournalRecord::Irreversible { seq, tag: self.mask.mask_tag(tag).into_owned(), why: why.to_owned() };
+        let note = |seq| JournalRecord::Irreversible {
+            seq,
+            tag: self.mask.mask_tag(tag).into_owned(),
+            why: why.to_owned(),
+        };
         self.append_record(note, &[]).map(|_| ()).map_err(|error| self.fs_error(error))
     }
 
