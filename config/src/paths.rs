@@ -149,6 +149,8 @@ below! {
     key_aside "trust/node.key.damaged";
     /// The keys of other nodes as they were first seen, as in `allowed_signers`.
     nodes "trust/nodes";
+    /// The newest enrolment of each node that was accepted here.
+    enrolments "trust/enrolments";
     /// Agent binaries, one directory per version.
     slots "slots";
     /// The link to the slot that runs.

@@ -200,7 +200,7 @@ impl BoardReports {
         else {
             return Ok(Vec::new());
         };
-        let (mut enrolled, mut errors) = (BTreeMap::new(), Vec::new());
+        let (mut verified, mut tokens, mut errors) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for (key, entry) in self.board.list(envelope::ENROLMENT_PREFIX)? {
             let Some(node) =
                 key.strip_prefix(envelope::ENROLMENT_PREFIX).and_then(|id| id.parse::<NodeId>().ok())
@@ -208,15 +208,34 @@ impl BoardReports {
                 continue;
             };
             match envelope::open_enrolment(&node, &entry.value, trust, now) {
-                Ok(print) => drop(enrolled.insert(node, print)),
-                Err(error) => {
-                    if self.told.insert(key, entry.token.clone()).is_none_or(|told| told != entry.token) {
-                        errors.push(error);
-                    }
+                Ok(enrolment) => {
+                    tokens.insert(node.clone(), (key, entry.token));
+                    verified.insert(node, enrolment);
                 }
+                Err(error) => errors.push((Some((key, entry.token)), error)),
             }
         }
+        let enrolled = match trust.accept_newest(verified) {
+            Ok((enrolled, old)) => {
+                errors.extend(
+                    old.into_iter()
+                        .map(|error| (error.claimed_node().and_then(|node| tokens.remove(node)), error)),
+                );
+                enrolled
+            }
+            Err(error) => {
+                errors.push((None, error));
+                BTreeMap::new()
+            }
+        };
         self.keys.set_enrolled(enrolled);
+        // Each problem is named once.
+        errors.retain(|(place, _)| {
+            place.as_ref().is_none_or(|(key, token)| {
+                self.told.insert(key.clone(), token.clone()).is_none_or(|told| told != *token)
+            })
+        });
+        let errors = errors.into_iter().map(|(_, error)| error).collect();
         self.enrolments_read = Some(now);
         Ok(errors)
     }
@@ -233,6 +252,10 @@ impl BoardReports {
         signer: &Path,
     ) -> Result<(), BoardError> {
         let now = Timestamp::now();
+        let now = match &self.enrolment {
+            Some(trust) => trust.next_time(node, now).map_err(|error| unusable_error(&error))?,
+            None => now,
+        };
         let value = envelope::sign_enrolment(node, key, fleet, signer, now)
             .map_err(|error| unusable_error(&error))?;
         let place = envelope::enrolment_key(node);

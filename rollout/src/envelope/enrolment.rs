@@ -2,9 +2,10 @@
 //!
 //! Law: an enrolment binds one key to one node of one fleet. Nodes can write to the board and cannot sign enrolments,
 //! so a driver knows which reports are genuine without a list of its own (held by
-//! `an_enrolment_names_the_key_of_a_node`).
+//! `an_enrolment_names_the_key_of_a_node`). `seen_enrolments.rs` says why an old one does not come back.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use zagent_config::settings::Settings;
 
 use super::EnvelopeError;
 use super::keys::fingerprint;
+use super::seen_enrolments::{self, VerifiedEnrolment};
 
 /// The key prefix of enrolments.
 pub(crate) const ENROLMENT_PREFIX: &str = "enroll/";
@@ -28,13 +30,35 @@ const ENROLMENT_SCHEMA: u32 = 1;
 pub struct EnrolmentTrust {
     signers: RecordTrust,
     fleet: Option<FleetId>,
+    /// Which enrolments were accepted here.
+    seen: PathBuf,
 }
 
 impl EnrolmentTrust {
     /// From the settings; `None` when nothing is signed: an enrolment that nobody can verify proves nothing.
     #[must_use]
     pub fn from_settings(settings: &Settings) -> Option<Self> {
-        RecordTrust::from_settings(settings).map(|signers| Self { signers, fleet: settings.fleet.clone() })
+        let (fleet, seen) = (settings.fleet.clone(), settings.paths().enrolments());
+        RecordTrust::from_settings(settings).map(|signers| Self { signers, fleet, seen })
+    }
+
+    /// The fingerprints of the nodes whose enrolments count, and why others do not: an enrolment never replaces a newer one.
+    ///
+    /// # Errors
+    /// Fails when the file of what was accepted before cannot be used.
+    pub(crate) fn accept_newest(
+        &self,
+        verified: BTreeMap<NodeId, VerifiedEnrolment>,
+    ) -> Result<(BTreeMap<NodeId, String>, Vec<EnvelopeError>), EnvelopeError> {
+        seen_enrolments::accept_newest(&self.seen, verified)
+    }
+
+    /// When a new enrolment of a node is signed: later than what was accepted here before.
+    ///
+    /// # Errors
+    /// As [`EnrolmentTrust::accept_newest`].
+    pub(crate) fn next_time(&self, node: &NodeId, now: Timestamp) -> Result<Timestamp, EnvelopeError> {
+        seen_enrolments::next_time(&self.seen, node, now)
     }
 }
 
@@ -55,6 +79,7 @@ struct Enrolment {
     key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fleet: Option<FleetId>,
+    /// When it was signed; a later one replaces an earlier one, and never the other way round.
     at: Timestamp,
 }
 
@@ -93,7 +118,7 @@ pub fn sign_enrolment(
     serde_json::to_vec(&stored).map_err(|error| bad(error.to_string()))
 }
 
-/// The fingerprint of the key in an enrolment that was found under a node's name.
+/// What an enrolment says that was found under a node's name.
 ///
 /// # Errors
 /// Fails when no accepted signer made it for that node and this fleet.
@@ -102,7 +127,7 @@ pub(crate) fn open_enrolment(
     bytes: &[u8],
     trust: &EnrolmentTrust,
     now: Timestamp,
-) -> Result<String, EnvelopeError> {
+) -> Result<VerifiedEnrolment, EnvelopeError> {
     let bad = |why: String| EnvelopeError::Enrolment { node: node.clone(), why };
     if bytes.len() > MAX_ENROLMENT_BYTES {
         return Err(bad(format!("it has more than {MAX_ENROLMENT_BYTES} bytes")));
@@ -121,6 +146,7 @@ pub(crate) fn open_enrolment(
             enrolment.fleet.map_or_else(|| "no fleet".to_owned(), |fleet| format!("the fleet `{fleet}`"));
         return Err(bad(format!("it is for {name}")));
     }
-    let (_, print) = public_key(&enrolment.key).ok_or_else(|| bad("its key cannot be read".to_owned()))?;
-    Ok(print)
+    let (_, fingerprint) =
+        public_key(&enrolment.key).ok_or_else(|| bad("its key cannot be read".to_owned()))?;
+    Ok(VerifiedEnrolment { at: enrolment.at, fingerprint })
 }

@@ -7,6 +7,7 @@
 mod enrolment;
 mod keys;
 mod node_key;
+mod seen_enrolments;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -298,6 +298,73 @@ fn an_enrolment_names_the_key_of_a_node() {
     }
 }
 
+/// A node gets a new key and a new enrolment; somebody who can write to the board puts the old one back.
+#[test]
+fn an_old_enrolment_is_not_accepted_again() {
+    let site = Site::new();
+    let dir = site.dir.path();
+    let public = |who: &str| {
+        let key = ssh_key::PrivateKey::read_openssh_file(&site.key(who)).unwrap();
+        key.public_key().to_openssh().unwrap()
+    };
+    for name in ["old", "new", "admin"] {
+        site.reports(name).put(&report(name, 0)).unwrap();
+    }
+    let signers = dir.join("signers");
+    std::fs::write(&signers, format!("ada {}\n", public("admin"))).unwrap();
+    let yaml = format!("trust: {{require: commit, allowed_signers: {}}}\n", signers.display());
+    let settings = configured(dir, &yaml);
+    let open = |who: &str| {
+        let keys = NodeKeys::new(None, site.first(who)).enrolled_only(true);
+        BoardReports::new(site.board(), site.key(who), keys)
+            .with_enrolments(EnrolmentTrust::from_settings(&settings))
+    };
+    let place = envelope::enrolment_key(&id("web"));
+    let enroll = |who: &str| {
+        open("admin").enroll(&id("web"), &public(who), None, &site.key("admin")).unwrap();
+        site.board().get(&place).unwrap().unwrap().value
+    };
+    let replace = |value: &[u8]| {
+        let expected = site.board().get(&place).unwrap().map(|entry| entry.token);
+        let write = BoardWrite { value, expected: expected.as_ref(), note: "", lasting: true };
+        site.board().put(&place, write).unwrap();
+    };
+    let old = enroll("old");
+    names(&mut open("driver"));
+    let new = enroll("new");
+    let (_, refused) = names(&mut open("driver"));
+    assert!(refused.iter().all(|e| !matches!(e, EnvelopeError::Enrolment { .. })), "{refused:?}");
+    // The old key reports, with its old enrolment.
+    site.reports("old").put(&report("web", 1)).unwrap();
+    replace(&old);
+    let (good, refused) = names(&mut open("driver"));
+    assert!(good.is_empty(), "{good:?}");
+    let told: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    assert!(told.iter().any(|why| why.contains("was accepted before")), "{told:?}");
+    // The node itself still counts, by the enrolment that was accepted.
+    for (key, entry) in site.board().list("").unwrap() {
+        if key.contains("web") && key != place {
+            site.board().delete(&key, &entry.token).unwrap();
+        }
+    }
+    site.reports("new").put(&report("web", 2)).unwrap();
+    assert_eq!(names(&mut open("driver")).0, ["web"]);
+    replace(&new);
+    assert_eq!(names(&mut open("driver")).0, ["web"]);
+    // From a clock that was ahead: a later enrolment is still later.
+    let ahead = envelope::sign_enrolment(
+        &id("web"),
+        &public("old"),
+        None,
+        &site.key("admin"),
+        Timestamp::now() + SignedDuration::from_hours(24),
+    );
+    replace(&ahead.unwrap());
+    names(&mut open("driver"));
+    enroll("new");
+    assert_eq!(names(&mut open("driver")).0, ["web"]);
+}
+
 fn record(name: &str) -> RolloutRecord {
     let text = format!(
         "schema: 1\nid: {name}\ncomponent: agent\nto: 1.2.0\ntarget: '*'\nbatch_size: 1\nsoak_time: 60s\n\
