@@ -33,7 +33,53 @@ pub(crate) fn check(
         }
     }
     check.diagnostics.into_result()?;
-    Ok(unimplemented_warnings(session, lowered))
+    let mut warnings = unimplemented_warnings(session, lowered);
+    warnings.extend(extra_parameter_warnings(session, lowered, &mut tables));
+    Ok(warnings)
+}
+
+/// One warning for every parameter of a declaration that only a template reads, or nothing does.
+fn extra_parameter_warnings<'c>(
+    session: &CompileSession,
+    lowered: &'c [LoweredChunk],
+    tables: &mut ParamTableCache<'c>,
+) -> Vec<Diagnostic> {
+    let mut warnings = Vec::new();
+    let mut reported = HashSet::new();
+    for one in lowered {
+        let chunk = &one.chunk;
+        let Some(table) = tables.get_or_build(&chunk.state, &chunk.fun).filter(|t| t.is_templated()) else {
+            continue;
+        };
+        for entry in chunk.args.entries() {
+            let Some(name) = entry.key.as_str().filter(|n| !n.starts_with("__") && !table.is_named(n)) else {
+                continue;
+            };
+            let pos = if entry.at.is_known() { entry.at } else { one.spot.pos };
+            let spot = RenderedPos { pos, ..one.spot };
+            if reported.insert((spot, name)) {
+                warnings.push(extra_parameter(session, one, spot, name));
+            }
+        }
+    }
+    warnings
+}
+
+fn extra_parameter(
+    session: &CompileSession,
+    one: &LoweredChunk,
+    spot: RenderedPos,
+    name: &str,
+) -> Diagnostic {
+    let (state, fun) = (&one.chunk.state, &one.chunk.fun);
+    // A patch is rendered without them.
+    let has_template = &**fun != "patch" && one.chunk.args.get("template").is_some_and(Value::is_truthy);
+    let (reader, hint) = match has_template {
+        true => ("only its template reads it", format!("write `{name}` under `context:`")),
+        false => ("nothing reads it", format!("`zagent explain {state}.{fun}` lists its parameters")),
+    };
+    let text = format!("`{state}.{fun}` has no parameter `{name}`: {reader}");
+    session.diagnostic(codes::EXTRA_PARAMETER, spot, text).hint(hint)
 }
 
 /// One warning per function that is not implemented.

@@ -18,6 +18,7 @@ use zagent_config::{Map, Value};
 
 use self::retry::StateRetry;
 use super::guard::{self, GuardDecision};
+use crate::outcome::SKIP_WATCH;
 use zagent_states::assumed_accounts::AssumedScope;
 use zagent_states::{ApplyResult, CheckResult, Effects, State, StateCtx, StateError, Verdict, build};
 
@@ -136,10 +137,16 @@ impl StateTask<'_> {
             Ok(ended) => ended,
             Err(panic) => ConvergeResult::failed(StateError::new(panic_message(&*panic))),
         };
-        ended.about = self.state.as_ref().and_then(|s| s.subject());
+        ended.about = self.state.as_ref().and_then(|s| s.subject()).or_else(|| self.slot_name(&ended));
         ended.start = self.start;
         ended.duration = self.started_at.elapsed();
         ended
+    }
+
+    /// The name that a slot gave; a state that guards keep from running is called by the slot.
+    fn slot_name(&self, ended: &ConvergeResult) -> Option<Value> {
+        matches!(&self.chunk, std::borrow::Cow::Owned(chunk) if !ended.guarded && !self.is_listener)
+            .then(|| self.chunk.name.clone())
     }
 
     fn run_with_retry(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
@@ -224,7 +231,7 @@ impl StateTask<'_> {
             }
             Ok(GuardDecision::Skip { comment }) => ConvergeResult {
                 guarded: true,
-                ..ConvergeResult::new(Some(true), ApplyResult::new(comment, Map::new()))
+                ..ConvergeResult::new(Some(true), skipped_by_guard(comment, ctx.compat))
             },
             Ok(GuardDecision::Run) if self.is_denied => return ConvergeResult::denied(),
             Ok(GuardDecision::Run) => self.check_and_apply(ctx),
@@ -305,7 +312,7 @@ impl StateTask<'_> {
         if self.is_listener {
             match guard::evaluate(&self.chunk, ctx) {
                 Ok(GuardDecision::Skip { comment }) => {
-                    return ConvergeResult::new(Some(true), ApplyResult::new(comment, Map::new()));
+                    return ConvergeResult::new(Some(true), skipped_by_guard(comment, ctx.compat));
                 }
                 Ok(GuardDecision::Run) => {}
                 Err(failure) => return ConvergeResult::failed(failure),
@@ -337,6 +344,12 @@ impl StateTask<'_> {
         }
         self.state.as_mut().ok_or_else(|| StateError::new("there is no state"))
     }
+}
+
+/// What a guard leaves of a state: Salt marks it as one that does not react either.
+fn skipped_by_guard(comment: String, compat: Compat) -> ApplyResult {
+    let done = ApplyResult::new(comment, Map::new());
+    if compat == Compat::Salt { done.with_detail(SKIP_WATCH, true) } else { done }
 }
 
 /// `umask` of a state, written as octal digits.

@@ -45,7 +45,8 @@ pub(crate) fn has_guards(chunk: &Chunk) -> bool {
 /// True when `run_check_cmd` judges the state; a function that takes it itself does that alone.
 #[must_use]
 pub(crate) fn has_check_cmd(chunk: &Chunk) -> bool {
-    chunk.args.contains("check_cmd") && (&*chunk.state, &*chunk.fun) != ("file", "managed")
+    chunk.args.contains("check_cmd")
+        && !matches!((&*chunk.state, &*chunk.fun), ("file", "managed" | "serialize"))
 }
 
 /// True when deciding starts a process, or calls a function that may.
@@ -284,6 +285,7 @@ impl GuardEvaluator<'_, '_> {
         };
         let mut kwargs = entry.clone();
         kwargs.retain(|e| !matches!(e.key.as_str(), Some("fun" | "args" | "get_return")));
+        let code = return_code(&function, &args, &kwargs);
         let value =
             self.ctx.host.call(&FunctionCall { function: function.clone(), args, kwargs }).map_err(|e| {
                 let key = which.key();
@@ -302,6 +304,9 @@ impl GuardEvaluator<'_, '_> {
                     }
                 })
             })?;
+        if let Some(code) = code {
+            return Ok(Some(code == 0));
+        }
         let value = match entry.get("get_return").filter(|p| p.is_truthy()) {
             Some(path) => traverse(&value, &value_text(path), DEFAULT_DELIMITER).cloned().unwrap_or_default(),
             None => value,
@@ -332,6 +337,14 @@ impl GuardEvaluator<'_, '_> {
             _ => Ok(ConditionResult::new(false, "Creates files not found")),
         }
     }
+}
+
+/// The return code that a function gives beside its answer: a guard goes by it, as for a command.
+fn return_code(function: &str, args: &[Value], kwargs: &Map) -> Option<i64> {
+    /// What `test.retcode` gives when it is told nothing.
+    const DEFAULT_CODE: i64 = 42;
+    let code = args.first().or_else(|| kwargs.get("code"));
+    (function == "test.retcode").then(|| code.map_or(Some(DEFAULT_CODE), Value::as_int)).flatten()
 }
 
 /// True when it is a POSIX shell of this process that would answer.

@@ -18,6 +18,18 @@ pub const IRREVERSIBLE: &str = "irreversible";
 
 /// The detail of a failed state that names the file and the line of its SLS.
 pub const SOURCE: &str = "source";
+/// What Salt reports when nothing is selected for a node.
+const NO_STATES: &str = "no_|-states_|-states_|-None";
+/// A guard kept the state from running, or its `check_cmd` refused the content: it does not react either.
+pub(crate) const SKIP_WATCH: &str = "skip_watch";
+/// What the state changed moves nobody else.
+pub(crate) const SKIP_REQ: &str = "skip_req";
+/// False where requisites kept the state from running.
+pub(crate) const STATE_RAN: &str = "__state_ran__";
+/// Set where a state ran beside others because it says `parallel`.
+pub(crate) const PARALLEL: &str = "__parallel__";
+/// Details that Salt has beside the result of a state, not in it.
+pub const SALT_RESULT_KEYS: [&str; 4] = [SKIP_WATCH, SKIP_REQ, STATE_RAN, PARALLEL];
 
 /// What a run was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,7 +362,7 @@ impl StateOutcome {
     #[must_use]
     pub fn no_states(comment: &str, start: Timestamp) -> Self {
         let draft = OutcomeDraft {
-            tag: "no_|-states_|-states_|-None".into(),
+            tag: NO_STATES.into(),
             state: "no".into(),
             fun: "None".into(),
             id: "states".into(),
@@ -370,6 +382,12 @@ impl StateOutcome {
             duration: Duration::ZERO,
         };
         draft.into_outcome(&SecretMask::default(), FileLines::Shown)
+    }
+
+    /// True when an SLS declared it; false for what Salt itself reports as a state.
+    #[must_use]
+    pub fn is_declared(&self) -> bool {
+        self.tag != NO_STATES && !(self.id.is_empty() && self.sls.is_empty())
     }
 
     /// True when these details are set.

@@ -11,10 +11,11 @@ const SLOT_PREFIX: &str = "__slot__:";
 
 /// The chunk with its slots filled; the very chunk when it has none.
 pub(crate) fn fill_slots<'c>(chunk: &'c Chunk, host: &dyn TemplateHost) -> Cow<'c, Chunk> {
-    if !chunk.args.values().any(has_slot) {
+    if !is_slot(&chunk.name) && !chunk.args.values().any(has_slot) {
         return Cow::Borrowed(chunk);
     }
     let mut filled = chunk.clone();
+    filled.name = fill_value(&chunk.name, host, 0);
     let mut args = Map::new();
     for (key, value) in chunk.args.iter() {
         args.insert(key.clone(), fill_value(value, host, 0));

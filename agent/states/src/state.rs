@@ -99,7 +99,7 @@ impl ApplyResult {
 
     /// The same with one more detail.
     #[must_use]
-    pub(crate) fn with_detail(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub fn with_detail(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key, value);
         self
     }

@@ -25,6 +25,7 @@ mod signature;
 mod slsutil;
 mod table;
 mod test;
+mod test_calls;
 mod text;
 mod value_ops;
 mod version;
@@ -135,10 +136,7 @@ impl Functions {
     /// The names of all functions, sorted.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
-        let mut names: Vec<_> = table::names().chain(self.0.host_functions().iter().copied()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        self.0.function_names()
     }
 
     /// The function whose name is nearest, when it is close enough to be a typing error.
@@ -163,27 +161,7 @@ impl Functions {
     /// # Errors
     /// Fails when the function is unknown, forbidden, or failed.
     pub fn call(&self, call: &FunctionCall) -> Result<Data, CallError> {
-        self.call_data(call).map_err(CallError::from)
-    }
-
-    fn call_data(&self, call: &FunctionCall) -> Result<Data, FunctionError> {
-        let name = call.function.as_str();
-        let Some(entry) = table::find_function(name) else {
-            return Ok(self.0.inputs.host.call(call)?);
-        };
-        let kwargs = || call.kwargs.iter().map(|(k, v)| (k.json_key(), v));
-        match entry.body {
-            FunctionImpl::Data(f) => {
-                let named = kwargs().map(|(k, v)| (k, v.clone())).collect();
-                f(&self.0, &FunctionArgs::bind(name, entry.signature, call.args.clone(), named)?)
-            }
-            FunctionImpl::Live(f) => {
-                let named = kwargs().map(|(k, v)| (k, to_template(v))).collect();
-                let args = call.args.iter().map(to_template).collect();
-                Ok(to_value(&f(&self.0, &FunctionArgs::bind(name, entry.signature, args, named)?)?)
-                    .map_err(crate::functions::from_jinja)?)
-            }
-        }
+        self.0.call_data(call).map_err(CallError::from)
     }
 
     /// Calls a function with the values of a template.
@@ -222,12 +200,41 @@ impl Functions {
         for (k, v) in &kwargs {
             named.insert(k.as_str(), to_value(v).map_err(crate::functions::from_jinja)?);
         }
-        let answer = self.call_data(&FunctionCall { function: name.to_owned(), args, kwargs: named })?;
+        let answer = self.0.call_data(&FunctionCall { function: name.to_owned(), args, kwargs: named })?;
         Ok(to_template(&answer))
     }
 }
 
 impl FunctionsInner {
+    /// Calls a function, of the compiler or of the host.
+    fn call_data(&self, call: &FunctionCall) -> Result<Data, FunctionError> {
+        let name = call.function.as_str();
+        let Some(entry) = table::find_function(name) else {
+            return Ok(self.inputs.host.call(call)?);
+        };
+        let kwargs = || call.kwargs.iter().map(|(k, v)| (k.json_key(), v));
+        match entry.body {
+            FunctionImpl::Data(f) => {
+                let named = kwargs().map(|(k, v)| (k, v.clone())).collect();
+                f(self, &FunctionArgs::bind(name, entry.signature, call.args.clone(), named)?)
+            }
+            FunctionImpl::Live(f) => {
+                let named = kwargs().map(|(k, v)| (k, to_template(v))).collect();
+                let args = call.args.iter().map(to_template).collect();
+                Ok(to_value(&f(self, &FunctionArgs::bind(name, entry.signature, args, named)?)?)
+                    .map_err(crate::functions::from_jinja)?)
+            }
+        }
+    }
+
+    /// The names of all functions, sorted.
+    fn function_names(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = table::names().chain(self.host_functions().iter().copied()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     fn host_functions(&self) -> &HashSet<&'static str> {
         self.host_functions.get_or_init(|| self.inputs.host.functions().into_iter().collect())
     }

@@ -32,6 +32,13 @@ fn number(n: u64) -> Data {
     i64::try_from(n).map_or_else(|_| Data::Big(n.to_string().into()), Data::Int)
 }
 
+/// A number by chance, below another.
+pub(super) fn random_below(inner: &FunctionsInner, limit: u64) -> Result<u64, FunctionError> {
+    let call =
+        FunctionCall { function: "random.get_str".into(), args: vec![Data::Int(32)], kwargs: Map::new() };
+    Ok(MersenneTwister::from_seed(&inner.inputs.host.call(&call)?)?.next_below(limit))
+}
+
 /// The generator of a call: its seed, or one from the host.
 fn seeded_rng(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<MersenneTwister, FunctionError> {
     if let Some(seed) = args.get("seed").filter(|s| !s.is_null()) {

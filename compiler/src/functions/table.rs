@@ -8,7 +8,7 @@ use zagent_config::Value as Data;
 
 use super::{
     FunctionArgs, FunctionError, FunctionsInner, config, defaults, files, grains, hash, matching, network,
-    paths, pillar, random, serialize, slsutil, test, version,
+    paths, pillar, random, serialize, slsutil, test, test_calls, version,
 };
 
 /// One function.
@@ -48,7 +48,7 @@ pub(super) const fn live_function(
     FunctionEntry { name, signature, body: FunctionImpl::Live(f) }
 }
 
-const TABLES: [&[FunctionEntry]; 15] = [
+const TABLES: [&[FunctionEntry]; 16] = [
     pillar::TABLE,
     grains::TABLE,
     config::TABLE,
@@ -64,6 +64,7 @@ const TABLES: [&[FunctionEntry]; 15] = [
     version::TABLE,
     test::TABLE,
     test::SERVICES,
+    test_calls::TABLE,
 ];
 
 /// The names of all functions.

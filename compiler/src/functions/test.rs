@@ -46,7 +46,7 @@ fn named(args: &FunctionArgs<Value>) -> Value {
     dict(args.named().iter().map(|(k, v)| (DictKey::from(k.as_str()), v.clone())).collect())
 }
 
-fn arg(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+pub(super) fn arg(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut out = Dict::new();
     out.insert(DictKey::from("args"), tuple(args.rest().to_vec()));
     out.insert(DictKey::from("kwargs"), named(args));
@@ -64,14 +64,17 @@ fn version(inner: &FunctionsInner, _: &FunctionArgs<Data>) -> Result<Data, Funct
     Ok(inner.inputs.host.grain("saltversion").unwrap_or_else(|| SALT_VERSION.into()))
 }
 
-/// The real Salt module of a virtual module on this system.
 fn provider(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    Ok(provider_of(inner, super::files::text_arg(args, "module")?).into())
+}
+
+/// The real Salt module of a virtual module on this system; empty when unknown.
+pub(super) fn provider_of<'m>(inner: &FunctionsInner, module: &'m str) -> &'m str {
     let grain = |name: &str| {
         let value = inner.inputs.host.grain(name);
         value.as_ref().and_then(Data::as_str).unwrap_or_default().to_owned()
     };
-    let module = super::files::text_arg(args, "module")?;
-    let name = match (module, grain("os_family").as_str()) {
+    match (module, grain("os_family").as_str()) {
         ("pkg", "Debian") => "aptpkg",
         ("pkg", "RedHat") => "yumpkg",
         ("pkg", "Suse") => "zypperpkg",
@@ -98,8 +101,7 @@ fn provider(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
             _,
         ) => module,
         _ => "",
-    };
-    Ok(name.into())
+    }
 }
 
 /// Sends a message to the host's log; a host without a log drops it, the result is the same.

@@ -85,10 +85,11 @@ impl RenderState {
         let path = if is_relative {
             join_relative(here.dir.as_deref()?, asked)?
         } else {
-            if asked.split('/').any(|part| part == "..") || asked.starts_with('/') {
-                return None;
+            match asked.strip_prefix('/') {
+                Some(_) => self.sources.path_in_tree(&self.env, asked)?,
+                None if asked.split('/').any(|part| part == "..") => return None,
+                None => asked.to_owned(),
             }
-            asked.to_owned()
         };
         let dir = if is_relative {
             here.dir.clone().unwrap_or_default()
@@ -128,7 +129,7 @@ fn asked_name(value: &Value) -> Result<&str, Error> {
 }
 
 /// A relative path from a directory; `None` when it leaves the root.
-fn join_relative(dir: &str, relative: &str) -> Option<String> {
+pub(crate) fn join_relative(dir: &str, relative: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for part in dir.split('/').chain(relative.split('/')) {
         match part {

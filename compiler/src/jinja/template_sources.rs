@@ -10,6 +10,7 @@ use zagent_config::codes::{limit, template};
 use zagent_config::{Diagnostic, Excerpt, Pos, suggest};
 
 use super::error::TemplateError;
+use super::import::join_relative;
 use super::source::{NameUseKind, Syntax, SyntaxError, SyntaxErrorKind, Translation, pos, translate};
 use super::{filters, tests};
 use crate::{FileTree, TreeLimits};
@@ -213,6 +214,17 @@ impl TemplateSources {
     pub(crate) fn nearest_name(kind: NameUseKind, name: &str) -> Option<String> {
         suggest::nearest(name, known_names(kind).iter().copied())
             .map(|near| format!("did you mean `{near}`?"))
+    }
+
+    /// An absolute path as one of the tree; `None` when it is not in it.
+    pub(crate) fn path_in_tree(&self, env: &str, absolute: &str) -> Option<String> {
+        let path = format!("/{}", join_relative("", absolute)?);
+        let known = self.files.list(env).ok()?;
+        let own = known.first()?;
+        let shown = self.files.display(env, own);
+        let root = shown.strip_suffix(own.as_str())?;
+        let root = format!("/{}/", join_relative("", root.strip_prefix('/')?)?);
+        path.strip_prefix(&root).map(str::to_owned)
     }
 
     /// A suggestion for a path that does not exist.

@@ -98,6 +98,18 @@ impl ParamTable {
         self.name
     }
 
+    /// True for a parameter of its own, or one that every state has; false for one that it merely accepts.
+    #[must_use]
+    pub fn is_named(&self, parameter: &str) -> bool {
+        parameter == "name" || self.slots.binary_search_by(|slot| slot.0.cmp(parameter)).is_ok()
+    }
+
+    /// True when it has a template that sees parameters it does not know.
+    #[must_use]
+    pub fn is_templated(&self) -> bool {
+        matches!(self.unnamed, UnnamedParams::TakenUnlessSlip) && self.is_named("template")
+    }
+
     /// The kinds of a parameter; `None` when states of this function do not accept it.
     #[must_use]
     pub fn kinds(&self, parameter: &str) -> Option<ParamKinds> {

@@ -1,6 +1,7 @@
 //! One pass over one tree: finds files, renders them, and maps positions in rendered text to positions in the source.
 
 pub(crate) mod render;
+pub(crate) mod stateconf;
 pub(crate) mod template;
 
 use std::cell::{OnceCell, RefCell};
@@ -20,6 +21,7 @@ use crate::source_files::{
 use crate::trace::{FileTrace, TextLines, TraceCache};
 
 use self::render::RenderPipe;
+use self::stateconf::StateconfValues;
 use self::template::{RenderPhase, TemplateSource, Templates};
 
 /// A file to read, and how it was reached.
@@ -46,6 +48,8 @@ pub(crate) struct CompileSession {
     external: OnceCell<HashSet<String>>,
     /// Variables that templates see besides Salt's, by file (pillar includes with defaults).
     variables: RefCell<HashMap<FileId, Map>>,
+    /// What `stateconf.set` said.
+    stateconf: RefCell<StateconfValues>,
 }
 
 impl CompileSession {
@@ -67,6 +71,7 @@ impl CompileSession {
             secrets: RefCell::default(),
             external: OnceCell::new(),
             variables: RefCell::default(),
+            stateconf: RefCell::default(),
         }
     }
 
@@ -258,6 +263,25 @@ impl CompileSession {
         let is_said = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
         let line = text.lines().position(is_said).unwrap_or(0);
         RenderedPos { file, pos: Pos::new(u32::try_from(line + 1).unwrap_or(1), 1) }
+    }
+
+    /// What `stateconf.set` said in the files read so far.
+    pub(crate) const fn stateconf(&self) -> &RefCell<StateconfValues> {
+        &self.stateconf
+    }
+
+    /// A file that was read.
+    pub(crate) fn source(&self, file: FileId) -> SourceFile {
+        self.sources.get(file)
+    }
+
+    /// Gives the template of a file more variables.
+    pub(crate) fn add_variables(&self, file: FileId, more: &Map) {
+        let mut all = self.variables.borrow_mut();
+        let own = all.entry(file).or_default();
+        for (key, value) in more.iter() {
+            own.insert(key.clone(), value.clone());
+        }
     }
 
     fn variables(&self, file: FileId) -> Map {

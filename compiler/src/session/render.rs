@@ -10,6 +10,7 @@ use zagent_config::{Diagnostic, List, Map, Pos, Value};
 
 use crate::input::Cipher;
 use crate::session::CompileSession;
+use crate::session::stateconf::StateconfOptions;
 use crate::source_files::{FileId, RenderedPos};
 use crate::yaml;
 
@@ -21,6 +22,7 @@ pub(crate) enum RendererKind {
     Json,
     Text,
     Decrypt(Cipher),
+    Stateconf(StateconfOptions),
 }
 
 /// The renderers by name.
@@ -37,8 +39,8 @@ const RENDERERS: [(&str, RendererKind); 6] = [
 const RENDERER_ALIASES: [(&str, &str); 2] = [("yaml_jinja", "jinja|yaml"), ("json_jinja", "jinja|json")];
 
 /// Salt renderers that need Python.
-const PYTHON_RENDERERS: [&str; 9] =
-    ["py", "pyobjects", "pydsl", "mako", "wempy", "cheetah", "genshi", "stateconf", "yamlex"];
+const PYTHON_RENDERERS: [&str; 8] =
+    ["py", "pyobjects", "pydsl", "mako", "wempy", "cheetah", "genshi", "yamlex"];
 
 /// A pipe of renderers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +74,16 @@ impl RenderPipe {
             return Err(PipeError::TooLong(count));
         }
         let stages = text.split('|').map(|part| {
-            // Renderer arguments follow the name; no renderer here takes any.
+            // Renderer arguments follow the name; only one renderer here takes any.
             let name = part.split_whitespace().next().unwrap_or_default();
+            if name == "stateconf" {
+                let words = part.trim_start().strip_prefix(name).unwrap_or_default();
+                let options = StateconfOptions::parse(words).map(RendererKind::Stateconf);
+                return options.map_err(|name| match PYTHON_RENDERERS.contains(&name.as_str()) {
+                    true => PipeError::NeedsPython(name),
+                    false => PipeError::Unknown(name),
+                });
+            }
             match RENDERERS.iter().find(|(known, _)| *known == name) {
                 Some((_, renderer)) => Ok(*renderer),
                 None if PYTHON_RENDERERS.contains(&name) => Err(PipeError::NeedsPython(name.into())),
@@ -85,7 +95,7 @@ impl RenderPipe {
 
     /// True when a template stage makes the lines.
     pub(crate) fn has_template(&self) -> bool {
-        self.0.contains(&RendererKind::Jinja)
+        self.0.iter().any(|stage| matches!(stage, RendererKind::Jinja | RendererKind::Stateconf(_)))
     }
 }
 
@@ -201,6 +211,13 @@ fn run_stage(
         (RendererKind::Yaml, PipeValue::Data(_)) => return Err(needs_text("yaml")),
         (RendererKind::Json, PipeValue::Data(_)) => return Err(needs_text("json")),
         (RendererKind::Text, flow) => flow,
+        (RendererKind::Stateconf(options), PipeValue::Text(text)) if !options.takes_data => {
+            PipeValue::Data(options.render(session, file, &text)?)
+        }
+        (RendererKind::Stateconf(options), PipeValue::Data(data)) if options.takes_data => {
+            PipeValue::Data(options.process(session, file, &data, false)?)
+        }
+        (RendererKind::Stateconf(_), _) => return Err(needs_text("stateconf")),
         (RendererKind::Decrypt(cipher), PipeValue::Text(text)) => {
             PipeValue::Text(decrypt_text(session, Some(RenderedPos { file, pos: Pos::NONE }), cipher, &text)?)
         }
@@ -210,7 +227,11 @@ fn run_stage(
     })
 }
 
-fn load_yaml(session: &CompileSession, file: FileId, text: &str) -> Result<Value, Box<Diagnostic>> {
+pub(crate) fn load_yaml(
+    session: &CompileSession,
+    file: FileId,
+    text: &str,
+) -> Result<Value, Box<Diagnostic>> {
     let loaded = yaml::load(text, &session.options().limits).map_err(|e| {
         let mut diagnostic =
             session.masked(session.diagnostic(e.code, RenderedPos { file, pos: e.pos }, e.message), file);
@@ -223,7 +244,11 @@ fn load_yaml(session: &CompileSession, file: FileId, text: &str) -> Result<Value
     Ok(if loaded.is_truthy() { loaded } else { Value::empty_map() })
 }
 
-fn load_json(session: &CompileSession, file: FileId, text: &str) -> Result<Value, Box<Diagnostic>> {
+pub(crate) fn load_json(
+    session: &CompileSession,
+    file: FileId,
+    text: &str,
+) -> Result<Value, Box<Diagnostic>> {
     // The shebang is not JSON; its line stays, so that line numbers are correct.
     let body = if text.starts_with("#!") { text.find('\n').map_or("", |i| &text[i..]) } else { text };
     if body.trim().is_empty() {

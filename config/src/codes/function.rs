@@ -14,4 +14,5 @@ codes! {
     CONFLICT ZA0817 "conflicting parameters";
     UNBUILT ZA0818 "state not implemented by zagent";
     SECRET_IN_ARGV ZA0819 "secret in a command line";
+    EXTRA_PARAMETER ZA0820 "parameter that no state reads";
 }

@@ -9,6 +9,7 @@ codes! {
     JSON_SYNTAX ZA0244 "invalid JSON syntax";
     NOT_UTF8 ZA0245 "file is not UTF-8";
     DECRYPT ZA0246 "value cannot be decrypted";
+    STATECONF ZA0247 "the stateconf renderer refuses the file";
     TAB ZA0202 "tab in the indentation";
     RESERVED_START ZA0203 "value starts with a reserved character";
     COLON_IN_VALUE ZA0204 "colon inside a value";

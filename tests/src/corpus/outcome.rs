@@ -52,6 +52,11 @@ fn one(label: &str, expected: &Value, got: &Value, closeness: Closeness) -> Verd
     if closeness == Closeness::Verdicts {
         return Ok(());
     }
+    for key in ["skip_watch", "skip_req", "__state_ran__", "__parallel__"] {
+        if expected[key] != got[key] {
+            return differs(format!("{label}: {key} expected {} got {}", expected[key], got[key]));
+        }
+    }
     if words(&expected["comment"]) != words(&got["comment"]) {
         return differs(format!("{label}: comment expected {} got {}", expected["comment"], got["comment"]));
     }

@@ -8,7 +8,7 @@ use zagent_config::{Map, Value, mask};
 
 use super::{FinishedState, HaltReason, Runner};
 use crate::converge::ConvergeResult;
-use crate::outcome::{FileLines, OutcomeDraft, SOURCE};
+use crate::outcome::{FileLines, OutcomeDraft, PARALLEL, SKIP_REQ, SOURCE, STATE_RAN};
 use crate::sls_line;
 use crate::{RunMode, SkipReason};
 use zagent_states::ApplyResult;
@@ -90,7 +90,7 @@ impl Runner<'_, '_> {
         let Some(chunk) = self.run_ctx.plan.chunks.get(index) else { return };
         let strict_test = self.settings.mode == RunMode::Test && self.settings.compat == Compat::Strict;
         // What a state ignores on purpose moves nobody else.
-        let is_hushed = ended.done.details.get("skip_req").is_some_and(Value::is_truthy);
+        let is_hushed = ended.done.details.get(SKIP_REQ).is_some_and(Value::is_truthy);
         let changes = !ended.done.changes.is_empty() && !is_hushed;
         let changed = !ended.unknown && (changes || strict_test && ended.result.is_none());
         let mut shadow = self.prior_effects(index);
@@ -142,13 +142,29 @@ impl Runner<'_, '_> {
         {
             details.insert(SOURCE, place);
         }
+        if self.settings.compat == Compat::Salt {
+            if skip.is_some() {
+                details.insert(STATE_RAN, false);
+            } else if chunk.args.get("parallel").is_some_and(Value::is_truthy)
+                && !chunk.args.contains("retry")
+            {
+                details.insert(PARALLEL, true);
+            }
+        }
+        let (name, about) = match ended.about {
+            Some(Value::Str(name)) => (name.to_string(), None),
+            about => (
+                name_text(&chunk.name),
+                about.or_else(|| Some(chunk.name.clone()).filter(|n| n.as_str().is_none())),
+            ),
+        };
         let mut draft = OutcomeDraft {
             state: chunk.state.to_string(),
             fun: chunk.fun.to_string(),
             id: chunk.id.to_string(),
             sls: chunk.sls.to_string(),
-            name: name_text(&chunk.name),
-            about: ended.about.or_else(|| Some(chunk.name.clone()).filter(|n| n.as_str().is_none())),
+            name,
+            about,
             tag,
             result: ended.result,
             unknown: ended.unknown,

@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use zagent_compiler::Chunk;
+use zagent_compiler::{Chunk, Compat};
 use zagent_config::Map;
 
 use super::finish::ReportEntry;
@@ -16,7 +16,7 @@ use crate::converge::{ConvergeMode, ConvergeResult, PriorEffects, ShouldReact, S
 use crate::listeners;
 use crate::listeners::{DidChange, Listener};
 use crate::slot;
-use zagent_states::ApplyResult;
+use zagent_states::{ApplyResult, StateError};
 
 impl Runner<'_, '_> {
     /// At the end, those who listen react, one after the other.
@@ -63,6 +63,12 @@ impl Runner<'_, '_> {
         let mut shown = chunk.clone();
         shown.fun = "mod_watch".into();
         let tag = shown.tag();
+        if self.settings.compat == Compat::Salt && lacks_mod_watch(&chunk.state) {
+            let ended = ConvergeResult::failed(StateError::new(no_mod_watch(&chunk)));
+            // Salt does not say whose failure it is.
+            (shown.id, shown.sls) = ("".into(), "".into());
+            return self.add_outcome(&shown, ReportEntry { tag, run_number: None, ended, skip: None, level });
+        }
         let how =
             if self.settings.mode == RunMode::Test { ConvergeMode::Simulate } else { ConvergeMode::Apply };
         let task = StateTask {
@@ -88,4 +94,22 @@ impl Runner<'_, '_> {
         };
         self.add_outcome(&shown, ReportEntry { tag, run_number: None, ended, skip: None, level });
     }
+}
+
+/// Modules whose states answer a watch in Salt; ours that Salt does not have answer as they can.
+const WATCHING_MODULES: [&str; 8] = ["at", "cmd", "event", "module", "mount", "pkg", "service", "test"];
+/// Modules that Salt does not have.
+const OWN_MODULES: [&str; 1] = ["exec"];
+
+/// True when Salt has no `mod_watch` for a listener of this module.
+fn lacks_mod_watch(module: &str) -> bool {
+    let is_salts = zagent_states::schema().module(module).is_some() && !OWN_MODULES.contains(&module);
+    is_salts && !WATCHING_MODULES.contains(&module)
+}
+
+fn no_mod_watch(chunk: &Chunk) -> String {
+    let Chunk { state, sls, .. } = chunk;
+    format!(
+        "State '{state}.mod_watch' was not found in SLS '{sls}'\nReason: '{state}.mod_watch' is not available.\n"
+    )
 }

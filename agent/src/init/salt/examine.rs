@@ -15,7 +15,8 @@ use super::union_files::UnionFiles;
 use super::{SaltTree, features, is_ignored, pillar_example, scan};
 
 /// Supported renderers.
-const RENDERERS: [&str; 8] = ["jinja", "yaml", "json", "text", "gpg", "age", "yaml_jinja", "json_jinja"];
+const RENDERERS: [&str; 9] =
+    ["jinja", "yaml", "json", "text", "gpg", "age", "stateconf", "yaml_jinja", "json_jinja"];
 /// Larger files are data, not templates.
 const MAX_TEMPLATE_BYTES: usize = 1 << 20;
 

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{ReportView, salt_millis, salt_time};
 use zagent_config::escape_json;
-use zagent_run::{RunMode, SkipReason, StateOutcome};
+use zagent_run::{RunMode, SALT_RESULT_KEYS, SkipReason, StateOutcome};
 
 /// Size of a state without changes, so that the buffer for a large report does not grow step by step.
 const STATE_SIZE_HINT: usize = 640;
@@ -115,8 +115,11 @@ impl Serialize for StateJson<'_> {
             map.serialize_entry("type", "state")?;
             map.serialize_entry("tag", &outcome.tag)?;
         }
-        map.serialize_entry("__id__", &outcome.id)?;
-        map.serialize_entry("__sls__", &outcome.sls)?;
+        // What no SLS declared has neither, as in Salt.
+        if outcome.is_declared() {
+            map.serialize_entry("__id__", &outcome.id)?;
+            map.serialize_entry("__sls__", &outcome.sls)?;
+        }
         map.serialize_entry("__run_num__", &outcome.run_num)?;
         match &outcome.about {
             Some(about) => map.serialize_entry("name", about)?,
@@ -125,6 +128,11 @@ impl Serialize for StateJson<'_> {
         map.serialize_entry("result", &outcome.result)?;
         map.serialize_entry("changes", &outcome.changes)?;
         map.serialize_entry("comment", &outcome.comment)?;
+        for key in SALT_RESULT_KEYS {
+            if let Some(value) = outcome.details.get(key) {
+                map.serialize_entry(key, value)?;
+            }
+        }
         map.serialize_entry("diff", &outcome.diff)?;
         map.serialize_entry("start_time", &salt_time(outcome.start, self.zone))?;
         map.serialize_entry("duration", &salt_millis(outcome.duration))?;
@@ -143,11 +151,17 @@ struct DetailsJson<'a>(&'a StateOutcome);
 
 impl Serialize for DetailsJson<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        if !self.0.unknown {
+        let is_beside = SALT_RESULT_KEYS.iter().any(|key| self.0.details.contains(key));
+        if !self.0.unknown && !is_beside {
             return self.0.details.serialize(s);
         }
         let mut details = self.0.details.clone();
-        details.insert("unknown", true);
+        for key in SALT_RESULT_KEYS {
+            details.remove(key);
+        }
+        if self.0.unknown {
+            details.insert("unknown", true);
+        }
         details.serialize(s)
     }
 }

@@ -50,6 +50,7 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
         name: args.name(),
         env,
         args: args.chunk.args.clone(),
+        extra: crate::template::extra_variables(args),
     })))
 }
 
@@ -67,6 +68,8 @@ pub struct CmdState {
     name: String,
     env: String,
     args: Map,
+    /// Arguments that only the template of a script reads.
+    extra: Map,
 }
 
 /// What a command did, as the changes of its state show it.

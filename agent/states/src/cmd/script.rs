@@ -26,7 +26,7 @@ pub fn run_script(
     if cmd.flag("template") {
         let text = String::from_utf8(content)
             .map_err(|_| StateError::new(format!("`{source}` is no template: it is not UTF-8")))?;
-        content = cmd.render(text, tree_path(&source), template_variables(&cmd.args), ctx)?.into_bytes();
+        content = cmd.render(text, tree_path(&source), template_variables(cmd), ctx)?.into_bytes();
     }
     let owner = options.runas.as_ref().map(|who| who.ids.uid);
     let cannot = |e| StateError::new(format!("cannot write the script `{source}` to a file of its own: {e}"));
@@ -36,10 +36,10 @@ pub fn run_script(
     cmd.interpret_outcome(&outcome, name, &options)
 }
 
-/// `defaults`, and `context` over them.
-fn template_variables(args: &Map) -> Map {
-    let mut variables = Map::new();
-    for map in ["defaults", "context"].into_iter().filter_map(|k| args.get(k)?.as_map()) {
+/// What only the template reads, `defaults` over it, and `context` over them.
+fn template_variables(cmd: &CmdState) -> Map {
+    let mut variables = cmd.extra.clone();
+    for map in ["defaults", "context"].into_iter().filter_map(|k| cmd.args.get(k)?.as_map()) {
         for (key, value) in map.iter() {
             variables.insert(key.clone(), value.clone());
         }

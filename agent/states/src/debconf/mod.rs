@@ -189,10 +189,7 @@ impl DebconfSet {
         let found = sources.find_source(ctx, &env, source).map_err(StateError::new)?;
         let mut text = String::from_utf8_lossy(&found.bytes).into_owned();
         if args.get("template").is_some() {
-            let mut variables = args.map("defaults")?.unwrap_or_default();
-            for (key, value) in args.map("context")?.unwrap_or_default().iter() {
-                variables.insert(key.clone(), value.clone());
-            }
+            let variables = crate::template::template_variables(&args)?;
             let template =
                 FileTemplate { env: env.to_string(), path: source.clone(), source: text, variables };
             text = ctx.templates.render(&template).map_err(StateError::new)?;

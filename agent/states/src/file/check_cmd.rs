@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{ChunkArgs, StateCtx, StateError};
+use crate::{ApplyResult, ChunkArgs, StateCtx, StateError};
+use zagent_compiler::Compat;
+use zagent_config::Map;
 use zagent_config::error_chain;
 use zagent_host::command_options::CommandOptions;
 use zagent_host::exec::shell_words;
@@ -69,6 +71,9 @@ impl CheckCmd {
                 words.push_str(text.trim_end());
             }
         }
-        Err(StateError::new(words))
+        let done = ApplyResult::new(words, Map::new());
+        // Salt marks it as one that does not react to what it watches.
+        let is_salt = ctx.compat == Compat::Salt;
+        Err(if is_salt { done.with_detail("skip_watch", true) } else { done }.into())
     }
 }

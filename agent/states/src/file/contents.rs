@@ -5,13 +5,16 @@
 use std::sync::Arc;
 
 use zagent_config::Value;
-use zagent_config::value::python_str;
+use zagent_config::value::{python_str, raw_bytes};
 
 use super::sources::ContentBytes;
 
 /// The text that Salt makes of `contents`: each line of each part with a line end, or the last one without.
 pub(crate) fn join_contents(given: &Value, newline: bool) -> ContentBytes {
     if let Value::Str(text) = given {
+        if let Some(bytes) = raw_bytes(text) {
+            return ContentBytes::Owned(bytes);
+        }
         if newline && is_plain(text) {
             return ContentBytes::Text(Arc::clone(text));
         }

@@ -5,12 +5,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use zagent_compiler::Chunk;
-use zagent_config::value::{DEFAULT_DELIMITER, traverse};
+use zagent_config::value::{DEFAULT_DELIMITER, raw_bytes, traverse};
 use zagent_config::{Map, Value};
 
 use super::sources::{ContentBytes, ContentLocation, FileSource, FileSources, parse_location};
 use super::{contents, sources};
 use crate::exec_function;
+use crate::template::{extra_variables, is_binary};
 use crate::{ChunkArgs, FileTemplate, StateCtx, StateError};
 
 /// What a file should hold, as the state says it.
@@ -50,6 +51,8 @@ enum ContentOrigin {
 #[derive(Debug, Default)]
 struct TemplateVariables {
     given: Map,
+    /// Arguments that no state knows: the template of a source sees them.
+    extra: Map,
     defaults: Map,
     context: Map,
 }
@@ -207,6 +210,9 @@ impl DesiredContent {
         }
         let bytes = contents::join_contents(&given, self.newline);
         let bytes = match &self.template {
+            Some(_) if given.as_str().and_then(raw_bytes).is_some() => {
+                return Err(StateError::new(BINARY_TEMPLATE));
+            }
             Some(kind) => self.render_template(
                 ctx,
                 TemplateOrigin { env, path: "contents", source: None },
@@ -275,10 +281,12 @@ impl DesiredContent {
             return Err(StateError::new(format!("Specified template format {kind} is not supported")));
         }
         let TemplateOrigin { env, path, source: chosen } = at;
-        let source = std::str::from_utf8(bytes)
-            .map_err(|_| StateError::new(format!("the template `{path}` is not UTF-8")))?
-            .to_owned();
-        let mut variables = self.variables.merged();
+        let source = match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) if is_binary(bytes) => return Ok(ContentBytes::Owned(bytes.to_vec())),
+            Err(_) => return Err(StateError::new(format!("the template `{path}` is not UTF-8"))),
+        };
+        let mut variables = self.variables.merged(chosen.is_some());
         // Of several sources a template sees the one that it is.
         if let (Some(Value::List(_)), Some(chosen)) = (variables.get("source"), chosen) {
             variables.insert("source", chosen);
@@ -304,6 +312,9 @@ fn malformed_contents() -> StateError {
          not binary data. SLS is likely malformed.",
     )
 }
+/// What Salt says of bytes that should be a template.
+const BINARY_TEMPLATE: &str = "Contents specified by contents/contents_pillar/contents_grains appears to be binary data, \
+                               and as will not be able to be treated as a Jinja template.";
 
 fn unmanageable_error(error: impl std::fmt::Display) -> StateError {
     StateError::new(format!("Unable to manage file: {error}"))
@@ -387,12 +398,14 @@ impl TemplateVariables {
                 given.insert(key, args.get(key).cloned().unwrap_or_default());
             }
         }
-        Ok(Self { given, defaults, context })
+        let extra = if is_template { extra_variables(args) } else { Map::new() };
+        Ok(Self { given, extra, defaults, context })
     }
 
-    fn merged(&self) -> Map {
+    fn merged(&self, of_source: bool) -> Map {
         let mut all = self.given.clone();
-        for (key, value) in self.defaults.iter().chain(self.context.iter()) {
+        let extra = self.extra.iter().filter(|_| of_source);
+        for (key, value) in extra.chain(self.defaults.iter()).chain(self.context.iter()) {
             all.insert(key.clone(), value.clone());
         }
         all

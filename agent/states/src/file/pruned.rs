@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use zagent_config::{Map, Value};
 
 use super::args::{is_dir, reapply, state_path};
+use super::edit::editor::is_salt;
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
 };
@@ -112,6 +113,51 @@ impl FilePruned {
         Map::from_iter([("deleted", deleted)])
     }
 
+    /// Salt removes what it can and tells what it could not remove.
+    fn prune_as_salt(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let path = self.path.display();
+        let found = self.plan_prune(ctx, Timestamp::now())?;
+        for dir in &found.empty {
+            ctx.fs.remove(dir)?;
+        }
+        if found.full.is_empty() && found.empty.is_empty() {
+            return Ok(ApplyResult::default());
+        }
+        if found.full.is_empty() || (self.ignore_errors && !found.empty.is_empty()) {
+            return Ok(ApplyResult::new(self.done_comment(), self.changes(&found)));
+        }
+        let shown = |dir: &PathBuf| Value::from(dir.display().to_string());
+        let error = |dir: &PathBuf| -> Value {
+            [shown(dir), format!("[Errno 39] Directory not empty: '{}'", dir.display()).into()]
+                .into_iter()
+                .collect()
+        };
+        let deleted: Value = found.empty.iter().map(shown).collect();
+        let errors: Value = found.full.iter().map(error).collect();
+        let changes = Map::from_iter([("deleted", deleted), ("errors", errors)]);
+        Err(ApplyResult::new(format!("Failed to remove directory {path}"), changes).into())
+    }
+
+    fn done_comment(&self) -> String {
+        let path = self.path.display();
+        match self.recurse {
+            true => format!("Recursively removed empty directories under {path}"),
+            false => format!("Removed directory {path}"),
+        }
+    }
+
+    /// What Salt's dry run says: it does not look into the directory.
+    fn check_as_salt(&self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let path = self.path.display();
+        Ok(match is_dir(ctx, &self.path)? {
+            true => CheckResult::drifted(
+                format!("Directory {path} is set for removal"),
+                Map::from_iter([("deleted", path.to_string())]),
+            ),
+            false => CheckResult::in_sync(format!("Directory {path} is not present")),
+        })
+    }
+
     fn check_prune(&self, ctx: &StateCtx<'_>) -> Result<PrunePlan, StateError> {
         let found = self.plan_prune(ctx, Timestamp::now())?;
         if found.full.is_empty() || self.ignore_errors {
@@ -125,6 +171,9 @@ impl FilePruned {
 
 impl State for FilePruned {
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if is_salt(ctx) {
+            return self.check_as_salt(ctx);
+        }
         let path = self.path.display();
         let found = self.check_prune(ctx)?;
         if !found.empty.is_empty() {
@@ -140,7 +189,9 @@ impl State for FilePruned {
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let path = self.path.display();
+        if is_salt(ctx) {
+            return self.prune_as_salt(ctx);
+        }
         let found = self.check_prune(ctx)?;
         for dir in &found.empty {
             // Somebody may have put something there meanwhile, and it is not ours to remove.
@@ -148,15 +199,16 @@ impl State for FilePruned {
                 ctx.fs.remove(dir)?;
             }
         }
-        let comment = match self.recurse {
-            true => format!("Recursively removed empty directories under {path}"),
-            false => format!("Removed directory {path}"),
-        };
-        Ok(ApplyResult::new(comment, self.changes(&found)))
+        Ok(ApplyResult::new(self.done_comment(), self.changes(&found)))
     }
 
     fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         reapply(self, ctx)
+    }
+
+    /// Salt takes a directory that is too young for one that is to be removed.
+    fn is_convergent(&self) -> bool {
+        self.older_than == 0
     }
 
     fn is_predictable(&self) -> bool {
@@ -187,7 +239,7 @@ mod tests {
 
     #[test]
     fn only_what_is_empty_goes() {
-        let test_bed = StateTestBed::new();
+        let test_bed = StateTestBed::strict();
         let top = tree(&test_bed);
         for args in ["{}", r#"{"recurse": true}"#] {
             let said = apply_chunk(&chunk("file.pruned", &top, args), &test_bed.scene());

@@ -62,11 +62,13 @@ pub(crate) enum ContentLocation<'s> {
 /// What a text means as a source.
 pub(crate) fn parse_location(text: &str) -> ContentLocation<'_> {
     if let Some(path) = text.strip_prefix("salt://") {
-        let path = path.strip_prefix('|').unwrap_or(path);
-        return match path.split_once('?') {
-            Some((path, query)) => ContentLocation::Tree(parse_saltenv(query), path),
-            None => ContentLocation::Tree(None, path),
+        // A question mark is part of a name, except before an environment; a bar only says that it is a name.
+        let (path, env) = match (path.split_once("?saltenv="), path.split_once("?env=")) {
+            (_, Some((path, _))) => (path, None),
+            (Some((path, env)), None) => (path, Some(env)),
+            (None, None) => (path, None),
         };
+        return ContentLocation::Tree(env, path.trim_start_matches('/').trim_start_matches('|'));
     }
     if let Some(path) = text.strip_prefix("file://") {
         return ContentLocation::Local(path);
@@ -76,10 +78,6 @@ pub(crate) fn parse_location(text: &str) -> ContentLocation<'_> {
         Some("ftp" | "s3" | "swift") => ContentLocation::Foreign(text),
         _ => ContentLocation::Local(text),
     }
-}
-
-fn parse_saltenv(query: &str) -> Option<&str> {
-    query.split('&').find_map(|part| part.strip_prefix("saltenv="))
 }
 
 /// All that is said about where a content comes from.
@@ -497,6 +495,9 @@ mod tests {
             ("salt://a/b", ContentLocation::Tree(None, "a/b")),
             ("salt://a?saltenv=dev", ContentLocation::Tree(Some("dev"), "a")),
             ("salt://|odd?saltenv=x", ContentLocation::Tree(Some("x"), "odd")),
+            ("salt://|a?b.txt", ContentLocation::Tree(None, "a?b.txt")),
+            ("salt://a?b.txt", ContentLocation::Tree(None, "a?b.txt")),
+            ("salt:///a/b?env=dev", ContentLocation::Tree(None, "a/b")),
             ("/etc/x", ContentLocation::Local("/etc/x")),
             ("file:///etc/x", ContentLocation::Local("/etc/x")),
             ("https://h/x", ContentLocation::Web("https://h/x")),

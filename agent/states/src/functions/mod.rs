@@ -18,6 +18,7 @@ pub(crate) mod saltutil;
 pub(crate) mod shadow;
 pub(crate) mod ssh;
 pub(crate) mod status;
+pub(crate) mod wait;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -45,6 +46,7 @@ const STATELESS: &[&[ExecFunction]] = &[
     shadow::TABLE,
     ssh::TABLE,
     status::TABLE,
+    wait::TABLE,
 ];
 
 /// All functions by name: templates ask for one with every call.

@@ -194,10 +194,7 @@ pub(crate) fn read_source(
     match args.text("template")?.as_deref() {
         None => Ok(text),
         Some("jinja") => {
-            let mut variables = args.map("defaults")?.unwrap_or_default();
-            for (key, value) in args.map("context")?.unwrap_or_default().iter() {
-                variables.insert(key.clone(), value.clone());
-            }
+            let variables = crate::template::template_variables(args)?;
             let template = crate::FileTemplate { env, path: path.to_owned(), source: text, variables };
             ctx.templates.render(&template).map_err(StateError::new)
         }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use zagent_config::value::MapEntry;
+use zagent_config::value::{MapEntry, value_from_bytes};
 use zagent_config::{Pos, Value};
 
 use super::build::{self, StringInterner};
@@ -320,13 +320,12 @@ impl ValueBuilder {
     }
 }
 
-/// The text in base64, padded or not; `None` when it is not base64 or not text.
+/// The bytes in base64, padded or not; `None` when it is not base64.
 fn binary(text: &str) -> Option<Value> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
     );
     let data: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    let bytes = LENIENT.decode(data).ok()?;
-    String::from_utf8(bytes).ok().map(Value::from)
+    LENIENT.decode(data).ok().map(value_from_bytes)
 }

@@ -295,6 +295,17 @@ impl State for EditedFile {
         Ok(CheckResult::drifted(would.comment, changes).with_diff(shown_diff(&found)))
     }
 
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        // Salt's dry run does not ask whether the directory is there.
+        if is_salt(ctx)
+            && let MissingFile::Create { would: Some(said), .. } = self.editor.on_missing_file()
+            && ctx.fs.stat(&self.path)?.is_none()
+        {
+            return Ok(CheckResult::drifted(said.comment, said.changes));
+        }
+        self.check(ctx)
+    }
+
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let found = self.plan_edit(ctx)?;
         let (meta, meta_changes) = self.meta(ctx, found.stat.as_ref())?;

@@ -14,7 +14,7 @@ use zagent_config::{Map, Value};
 use self::apply::{PatchResult, apply_hunks};
 use self::options::PatchOptions;
 use self::parse::{FilePatch, Hunk, HunkLineKind, parse_patch};
-use super::editor::resolve_links;
+use super::editor::{is_salt, resolve_links};
 use super::texts::{render, variables};
 use crate::file::diff::content_diff;
 use crate::file::parents;
@@ -230,6 +230,13 @@ impl State for FilePatchState {
         }
     }
 
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        match self.plan_patch(ctx)? {
+            PatchPlan::Rejected { said, .. } => Err(self.rejected_error(&said)),
+            _ => self.check(ctx),
+        }
+    }
+
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         match self.plan_patch(ctx)? {
             PatchPlan::AlreadyApplied => Ok(ApplyResult::new("Patch was already applied", Map::new())),
@@ -244,8 +251,12 @@ impl State for FilePatchState {
                 for target in &targets {
                     write_target(ctx, target, self.options.backup.as_deref())?;
                 }
-                Ok(ApplyResult::new("Patch successfully applied", patch_output(&said))
-                    .with_diff(shown_diff(&targets)))
+                let mut changes = patch_output(&said);
+                if is_salt(ctx) {
+                    // Salt starts a program; here it is this one.
+                    changes.insert("pid", i64::from(std::process::id()));
+                }
+                Ok(ApplyResult::new("Patch successfully applied", changes).with_diff(shown_diff(&targets)))
             }
         }
     }

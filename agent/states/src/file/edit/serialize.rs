@@ -156,11 +156,34 @@ impl FileSerialize {
             }
         }
         let options = self.write_options.effective_map(ctx);
-        let text = self.format.write(&value, &options, self.encoding.is_some())?;
+        let text = self.format.write(&value, &options, self.encoding.is_some()).map_err(|mut failure| {
+            if is_salt(ctx) && self.format == SerializeFormat::Ini {
+                let words = &failure.result.comment;
+                failure.result.comment = format!("An exception occurred in this state: {words}");
+            }
+            failure
+        })?;
         Ok(SerializePlan::File(
             managed::build_from_text(&ChunkArgs::new(&self.file), &format!("{text}\n"))?,
             changed,
         ))
+    }
+
+    /// Salt shows what a `check_cmd` refused as if it were written.
+    fn refused_content(
+        &self,
+        ctx: &StateCtx<'_>,
+        file: &mut dyn State,
+        mut failure: StateError,
+    ) -> StateError {
+        let is_refused = failure.result.details.contains("skip_watch");
+        if is_salt(ctx)
+            && is_refused
+            && let Ok(checked) = file.check(ctx)
+        {
+            failure.result.changes = checked.changes;
+        }
+        failure
     }
 
     /// What the file holds with the value merged into it, and what that changes; nothing when the file holds nothing.
@@ -210,7 +233,7 @@ impl State for FileSerialize {
             SerializePlan::InSync(words) => return Ok(ApplyResult::new(words, Map::new())),
             SerializePlan::File(file, changed) => (file, changed),
         };
-        let mut done = file.apply(ctx)?;
+        let mut done = file.apply(ctx).map_err(|failure| self.refused_content(ctx, &mut *file, failure))?;
         if let Some(changed) = changed {
             done.changes.insert("diff", changed);
         }

@@ -158,7 +158,17 @@ fn json_style<'s>(
 }
 
 fn ini_style(options: &Map) -> Result<ini::ConfigparserStyle, StateError> {
-    let known = ["delimiters", "allow_no_value", "default_section", "interpolation", "strict"];
+    let known = [
+        "defaults",
+        "allow_no_value",
+        "delimiters",
+        "comment_prefixes",
+        "inline_comment_prefixes",
+        "strict",
+        "empty_lines_in_values",
+        "default_section",
+        "interpolation",
+    ];
     reject_unknown(options, &known, "configparser")?;
     let standard = ini::ConfigparserStyle::default();
     let delimiters = match options.get("delimiters") {
@@ -170,7 +180,23 @@ fn ini_style(options: &Map) -> Result<ini::ConfigparserStyle, StateError> {
     if delimiters.iter().any(String::is_empty) {
         return Err(StateError::new("serializer option `delimiters` must not hold an empty text"));
     }
+    let prefixes = |key: &str, standard: Vec<String>| match options.get(key) {
+        None => Ok(standard),
+        Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::List(list)) => Ok(list.iter().map(python_str).filter(|p| !p.is_empty()).collect()),
+        Some(Value::Str(text)) => Ok(text.chars().map(String::from).collect()),
+        Some(other) => Err(type_error(key, "a list of texts", other)),
+    };
+    let defaults = match options.get("defaults") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Map(map)) => (**map).clone(),
+        Some(other) => return Err(type_error("defaults", "a mapping", other)),
+    };
     Ok(ini::ConfigparserStyle {
+        defaults,
+        comment_prefixes: prefixes("comment_prefixes", standard.comment_prefixes)?,
+        inline_comment_prefixes: prefixes("inline_comment_prefixes", Vec::new())?,
+        empty_lines_in_values: flag(options, "empty_lines_in_values", true),
         delimiters,
         allow_no_value: flag(options, "allow_no_value", false),
         default_section: options.get("default_section").map_or(standard.default_section, python_str),

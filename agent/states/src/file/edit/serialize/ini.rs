@@ -9,8 +9,16 @@ use zagent_config::{Map, Value};
 use crate::StateError;
 
 /// How names and values are written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ConfigparserStyle {
+    /// Options of the section whose options all others have.
+    pub(crate) defaults: Map,
+    /// What makes a line a comment.
+    pub(crate) comment_prefixes: Vec<String>,
+    /// What makes the rest of a line a comment, behind a space.
+    pub(crate) inline_comment_prefixes: Vec<String>,
+    /// A value may go on behind an empty line.
+    pub(crate) empty_lines_in_values: bool,
     /// What may stand between name and value; the first is written.
     pub(crate) delimiters: Vec<String>,
     /// Names without a value are allowed.
@@ -26,6 +34,10 @@ pub(crate) struct ConfigparserStyle {
 impl Default for ConfigparserStyle {
     fn default() -> Self {
         Self {
+            defaults: Map::new(),
+            comment_prefixes: vec!["#".into(), ";".into()],
+            inline_comment_prefixes: Vec::new(),
+            empty_lines_in_values: true,
             delimiters: vec!["=".into(), ":".into()],
             allow_no_value: false,
             default_section: "DEFAULT".into(),
@@ -34,6 +46,9 @@ impl Default for ConfigparserStyle {
         }
     }
 }
+
+/// The section that Salt never makes itself, whatever the default section is.
+const PYTHONS_DEFAULT: &str = "DEFAULT";
 
 /// Names and values of one section.
 type IniOptions = Vec<(String, Option<String>)>;
@@ -52,16 +67,27 @@ pub(crate) fn write(value: &Value, style: &ConfigparserStyle) -> Result<String, 
     let mut out = String::new();
     let is_default = |name: &str| name == style.default_section;
     let mut named: Vec<(String, IniOptions)> = Vec::new();
+    if !style.defaults.is_empty() {
+        named.push((style.default_section.clone(), section_options(&style.defaults, style)?));
+    }
     for (name, options) in sections.iter() {
         let name = python_str(name);
         let Value::Map(options) = options else {
             let kind = options.type_name();
             return Err(StateError::new(format!("'{kind}' object has no attribute 'items'")));
         };
-        if named.iter().any(|(known, _)| *known == name) {
-            return Err(StateError::new(format!("Section '{name}' already exists")));
+        if is_default(&name) && name != PYTHONS_DEFAULT {
+            return Err(StateError::new(format!("Invalid section name: '{name}'")));
         }
-        named.push((name, section_options(options, style)?));
+        if name == PYTHONS_DEFAULT && !is_default(&name) {
+            return Err(StateError::new(format!("No section: '{name}'")));
+        }
+        let options = section_options(options, style)?;
+        match named.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) if is_default(&name) => options.into_iter().for_each(|o| set_option(known, o)),
+            Some(_) => return Err(StateError::new(format!("Section '{name}' already exists"))),
+            None => named.push((name, options)),
+        }
     }
     named.sort_by_key(|(name, _)| !is_default(name));
     for (name, options) in named.iter().filter(|(name, options)| !is_default(name) || !options.is_empty()) {
@@ -91,12 +117,16 @@ fn section_options(options: &Map, style: &ConfigparserStyle) -> Result<IniOption
         if let Some(text) = value.as_deref().filter(|_| style.interpolates) {
             verify_interpolation(text)?;
         }
-        match out.iter_mut().find(|(known, _)| *known == key) {
-            Some(known) => known.1 = value,
-            None => out.push((key, value)),
-        }
+        set_option(&mut out, (key, value));
     }
     Ok(out)
+}
+
+fn set_option(options: &mut IniOptions, (key, value): (String, Option<String>)) {
+    match options.iter_mut().find(|(known, _)| *known == key) {
+        Some(known) => known.1 = value,
+        None => options.push((key, value)),
+    }
 }
 
 /// A `%` must be doubled, or stand before a name in brackets.
@@ -153,15 +183,19 @@ struct IniReader<'s> {
 impl IniReader<'_> {
     /// One line, with its end.
     fn read_line(&mut self, number: usize, line: &str) -> Result<(), String> {
-        let text = line.trim();
-        if text.starts_with(['#', ';']) {
+        let text = self.without_inline_comment(line).trim();
+        if self.style.comment_prefixes.iter().any(|prefix| line.trim_start().starts_with(prefix.as_str())) {
             return Ok(());
         }
         let indent = line.len() - line.trim_start().len();
         if text.is_empty() {
-            if self.open {
+            if !line.trim().is_empty() {
+                return Ok(());
+            }
+            if self.open && self.style.empty_lines_in_values {
                 self.append_value("");
             }
+            self.open &= self.style.empty_lines_in_values;
             return Ok(());
         }
         if self.open && indent > self.indent {
@@ -180,6 +214,17 @@ impl IniReader<'_> {
             ));
         };
         self.read_option(number, line, text, at)
+    }
+
+    /// A line up to a comment behind a space, or from its start.
+    fn without_inline_comment<'l>(&self, line: &'l str) -> &'l str {
+        let starts = |prefix: &String| {
+            line.match_indices(prefix.as_str())
+                .map(|(at, _)| at)
+                .find(|at| *at == 0 || line[..*at].ends_with(char::is_whitespace))
+        };
+        let end = self.style.inline_comment_prefixes.iter().filter_map(starts).min();
+        &line[..end.unwrap_or(line.len())]
     }
 
     fn start_section(&mut self, number: usize, name: &str) -> Result<(), String> {

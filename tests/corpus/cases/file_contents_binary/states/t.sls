@@ -1,0 +1,5 @@
+b:
+  file.managed:
+    - name: @TMP@/b
+    - contents: !!binary |
+        iVBORw0KGgoAAAD/

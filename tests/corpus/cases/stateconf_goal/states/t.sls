@@ -1,0 +1,5 @@
+#!stateconf -G yaml . jinja
+.a:
+  test.nop: []
+b:
+  test.nop

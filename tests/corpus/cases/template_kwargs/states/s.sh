@@ -1,0 +1,1 @@
+echo {{ extra }} {{ extra2 }} > @TMP@/s
