@@ -15,6 +15,8 @@ use crate::schema::{self, ArgsProblem, ModuleSchema, ParamKinds, ParamTable, Sch
 use crate::session::CompileSession;
 use crate::source_files::RenderedPos;
 
+/// What a call begins with that is made just before a state runs.
+const SLOT_PREFIX: &str = "__slot__:";
 /// Longer texts are not shown in a diagnostic.
 const MAX_SHOWN: usize = 40;
 
@@ -174,6 +176,10 @@ impl StrictChecker<'_> {
     }
 
     fn check_value(&mut self, one: &LoweredChunk, (name, at): (&str, Pos), kinds: ParamKinds, value: &Value) {
+        // What a slot gives is known when the state runs.
+        if value.as_str().is_some_and(|text| text.starts_with(SLOT_PREFIX)) {
+            return;
+        }
         let Err(misfit) = kinds.check_value(value) else { return };
         let (state, fun) = (&one.chunk.state, &one.chunk.fun);
         let text = format!(
