@@ -60,7 +60,7 @@ struct TemplateVariables {
 /// What the template of a `file.managed` state sees; nothing when its arguments cannot be used.
 #[must_use]
 pub fn template_variables(chunk: &Chunk) -> Option<Map> {
-    TemplateVariables::read(&ChunkArgs::new(chunk), true).ok().map(|variables| variables.merged())
+    TemplateVariables::read(&ChunkArgs::new(chunk), true).ok().map(|variables| variables.merged(true))
 }
 
 /// Bytes, and the mode of where they come from.
