@@ -42,6 +42,11 @@ full-disk:
 fleets histories='100000' nodes='10000':
     HISTORIES={{ histories }} NODES={{ nodes }} cargo test -p zagent-tests --test it -- fleet:: --nocapture
 
+# Predictions of `--test` against the runs that follow, on random trees with failing commands, guards and every requisite;
+# SEED=N repeats one tree.
+honesty trees='1500':
+    TREES={{ trees }} cargo test -p zagent-tests --test it -- honesty:: --nocapture
+
 # Licences, sources and the allowed dependencies between crates.
 deps:
     cargo deny check bans licenses sources

@@ -7,6 +7,7 @@
 pub mod container;
 pub mod corpus;
 pub mod fleet;
+pub mod honesty;
 pub mod matrix;
 pub mod memory;
 pub mod mutate;

@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "the time of a state and its deadline begin here")]
 
 mod file_details;
+mod predict;
 pub(crate) mod retry;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +17,9 @@ use jiff::Timestamp;
 use zagent_compiler::{Chunk, Compat, name_text};
 use zagent_config::{Map, Value};
 
+use self::predict::Sight;
 use self::retry::StateRetry;
+use super::causes::{Cause, CauseSet, Touch};
 use super::guard::{self, GuardDecision};
 use crate::outcome::SKIP_WATCH;
 use zagent_states::assumed_accounts::AssumedScope;
@@ -45,6 +48,10 @@ pub(crate) struct ConvergeResult {
     pub(crate) guarded: bool,
     /// What it would change that nobody can foresee.
     pub(crate) unpredicted: Effects,
+    /// A dry run does not understand the command that it would run, which may fail.
+    pub(crate) command_may_fail: bool,
+    /// What it touches when it changes something; only a dry run says so.
+    pub(crate) touch: Option<Touch>,
     /// How many run numbers it used.
     pub(crate) run_numbers: u64,
     pub start: Timestamp,
@@ -62,6 +69,8 @@ impl ConvergeResult {
             done,
             guarded: false,
             unpredicted: Effects::NONE,
+            command_may_fail: false,
+            touch: None,
             run_numbers: 1,
             start: Timestamp::now(),
             duration: Duration::ZERO,
@@ -102,6 +111,10 @@ pub(crate) struct StateTask<'p> {
     pub(crate) is_denied: bool,
     /// What it waits for would change the host in a way that a look cannot see.
     pub(crate) prior_effects: PriorEffects,
+    /// The states behind that, where there are few.
+    pub(crate) causes: Vec<Cause>,
+    /// Nobody can tell whether it runs at all.
+    pub(crate) uncertain: Option<UncertainRun>,
     pub start: Timestamp,
     pub(crate) started_at: Instant,
 }
@@ -117,8 +130,28 @@ pub(crate) enum ShouldReact {
     Yes,
 }
 
+/// Why nobody can tell whether a state runs.
+#[derive(Clone, Debug)]
+pub(crate) struct UncertainRun {
+    /// In words: `if …`.
+    pub(crate) condition: String,
+    /// What decides.
+    pub(crate) decided_by: RunDecider,
+}
+
+/// What decides whether a state runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunDecider {
+    /// A guard: without it the state counts as unchanged.
+    Guard,
+    /// A requisite: without it the state is skipped.
+    Requisite,
+    /// A requisite that may fail: the state fails with it.
+    Failure,
+}
+
 /// What would have happened to the host before a state looks at it in a dry run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PriorEffects {
     /// What nobody can foresee.
     pub(crate) unpredicted: Effects,
@@ -126,6 +159,8 @@ pub(crate) struct PriorEffects {
     pub(crate) foundation_effects: Effects,
     /// Something at all.
     pub any: bool,
+    /// Who did it.
+    pub(crate) causes: CauseSet,
 }
 
 impl StateTask<'_> {
@@ -137,6 +172,9 @@ impl StateTask<'_> {
             Ok(ended) => ended,
             Err(panic) => ConvergeResult::failed(StateError::new(panic_message(&*panic))),
         };
+        if self.mode == ConvergeMode::Simulate && (ended.result.is_none() || !ended.unpredicted.is_none()) {
+            ended.touch = Some(Touch::new(&self.chunk, self.state.as_deref()));
+        }
         ended.about = self.state.as_ref().and_then(|s| s.subject()).or_else(|| self.slot_name(&ended));
         ended.start = self.start;
         ended.duration = self.started_at.elapsed();
@@ -185,6 +223,9 @@ impl StateTask<'_> {
         if self.is_listener {
             return self.run_reaction(ctx);
         }
+        if let Some(uncertain) = self.uncertain.take() {
+            return self.predict_uncertain(&uncertain, ctx);
+        }
         let own = self.run_guarded(ctx);
         let is_settled = own.guarded || !own.done.changes.is_empty() || self.mode == ConvergeMode::CheckOnly;
         if self.should_react == ShouldReact::No || is_settled {
@@ -208,7 +249,7 @@ impl StateTask<'_> {
             return own;
         }
         let veil = self.build_state().map_or(Effects::ALL, |state| state.writes());
-        let why = "whether it reacts depends on a state that nobody can foresee";
+        let why = format!("would react if {} changes", self.describe_causes());
         ConvergeResult { unpredicted: veil, failure_unknown: false, ..ConvergeResult::unknown(why) }
     }
 
@@ -226,8 +267,9 @@ impl StateTask<'_> {
         } else {
             Ok(GuardDecision::Run)
         } {
-            Ok(GuardDecision::Skip { .. } | GuardDecision::Run) if self.is_guard_uncertain() => {
-                ConvergeResult::unknown("its guard would be asked after states that change the host")
+            Ok(_) if !self.is_denied && self.is_guard_uncertain() => {
+                let condition = format!("its guard says so after {}", self.describe_causes());
+                self.predict_uncertain(&UncertainRun { condition, decided_by: RunDecider::Guard }, ctx)
             }
             Ok(GuardDecision::Skip { comment }) => ConvergeResult {
                 guarded: true,
@@ -237,27 +279,30 @@ impl StateTask<'_> {
             Ok(GuardDecision::Run) => self.check_and_apply(ctx),
             Err(failure) => ConvergeResult::failed(failure),
         };
-        if guard::has_check_cmd(&self.chunk)
-            && (self.mode == ConvergeMode::Apply || ctx.compat == Compat::Salt)
-        {
-            (ended.result, ended.done.comment) = match guard::run_check_cmd(&self.chunk, ctx) {
-                Ok(()) => (Some(true), "check_cmd determined the state succeeded".into()),
-                Err(words) => (Some(false), words),
-            };
+        if !guard::has_check_cmd(&self.chunk) {
+            return ended;
         }
-        ended
-    }
-
-    /// True when a command decides whether it runs, and would be asked on a host that is no longer this one.
-    fn is_guard_uncertain(&self) -> bool {
-        let asked = !self.prior_effects.unpredicted.is_none()
-            || (self.prior_effects.any && guard::runs_command(&self.chunk));
-        asked && guard::has_guards(&self.chunk)
+        match self.mode {
+            ConvergeMode::Simulate if ctx.compat == Compat::Strict => self.predict_check_cmd(ended, ctx),
+            ConvergeMode::CheckOnly if ctx.compat == Compat::Strict => ended,
+            _ => {
+                (ended.result, ended.done.comment) = match guard::run_check_cmd(&self.chunk, ctx) {
+                    Ok(()) => (Some(true), "check_cmd determined the state succeeded".into()),
+                    Err(words) => (Some(false), words),
+                };
+                ended
+            }
+        }
     }
 
     fn check_and_apply(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
         let ctx = &self.with_timeout(ctx);
-        let (how, shadow) = (self.mode, self.prior_effects);
+        let how = self.mode;
+        let sight = match self.build_state().map(|state| (state.reads(), state.lock_keys())) {
+            Ok((reads, keys)) => self.sight(reads, &keys),
+            Err(failure) => return ConvergeResult::failed(failure),
+        };
+        let after = self.describe_hidden(&sight);
         let looked = self.check_result.take();
         let state = match self.build_state() {
             Ok(state) => state,
@@ -267,15 +312,14 @@ impl StateTask<'_> {
         let look = match looked.map_or_else(look, Ok) {
             Ok(look) => look,
             Err(failure) => {
-                let hidden = (shadow.unpredicted | shadow.foundation_effects) & state.reads();
+                let hidden = sight.hidden | sight.below;
                 if hidden.is_none() || state.fails_regardless(hidden) {
                     return ConvergeResult::failed(failure);
                 }
-                return unknown_result(&**state, hidden, &failure.result.comment);
+                return unknown_result(&**state, hidden, &after, &failure.result.comment);
             }
         };
-        let hidden = shadow.unpredicted & state.reads();
-        let below = shadow.foundation_effects & state.reads();
+        let (hidden, below) = (sight.hidden, sight.below);
         let comes = !below.is_none() && state.package_may_provide(&look);
         if how == ConvergeMode::Simulate && (comes || !hidden.is_none() && !state.still_valid(&look, hidden))
         {
@@ -286,8 +330,10 @@ impl StateTask<'_> {
             let hidden = hidden | below;
             // A package takes nothing away from those after it; a command may.
             let shaky = hidden.intersects(Effects::FILES);
-            let ended =
-                ConvergeResult { failure_unknown: shaky, ..unknown_result(&**state, hidden, &look.comment) };
+            let ended = ConvergeResult {
+                failure_unknown: shaky,
+                ..unknown_result(&**state, hidden, &after, &look.comment)
+            };
             return if simulate_settled(&mut **state, hidden, ctx) {
                 ConvergeResult { unpredicted: Effects::NONE, ..ended }
             } else {
@@ -299,7 +345,10 @@ impl StateTask<'_> {
                 return ConvergeResult::new(Some(true), into_apply_result(look));
             }
             ConvergeMode::Apply => apply_and_verify(&mut **state, ctx),
-            ConvergeMode::Simulate => simulate_apply(&mut **state, look, hidden | below, ctx),
+            ConvergeMode::Simulate => {
+                let sight = Sight { hidden: hidden | below, ..sight };
+                simulate_apply(&mut **state, look, &sight, &after, ctx)
+            }
             ConvergeMode::CheckOnly => return result_from_check(look),
         };
         file_details::add(&self.chunk, ctx, &mut ended);
@@ -311,6 +360,11 @@ impl StateTask<'_> {
         let how = self.mode;
         if self.is_listener {
             match guard::evaluate(&self.chunk, ctx) {
+                Ok(_) if self.is_guard_uncertain() => {
+                    let condition = format!("its guard says so after {}", self.describe_causes());
+                    return self
+                        .predict_uncertain(&UncertainRun { condition, decided_by: RunDecider::Guard }, ctx);
+                }
                 Ok(GuardDecision::Skip { comment }) => {
                     return ConvergeResult::new(Some(true), skipped_by_guard(comment, ctx.compat));
                 }
@@ -318,6 +372,11 @@ impl StateTask<'_> {
                 Err(failure) => return ConvergeResult::failed(failure),
             }
         }
+        let sight = match self.build_state().map(|state| (state.reads(), state.lock_keys())) {
+            Ok((reads, keys)) => self.sight(reads, &keys),
+            Err(failure) => return ConvergeResult::failed(failure),
+        };
+        let after = self.describe_hidden(&sight);
         let state = match self.build_state() {
             Ok(state) => state,
             Err(failure) => return ConvergeResult::failed(failure),
@@ -329,10 +388,17 @@ impl StateTask<'_> {
             };
         }
         match state.predict_reaction(ctx) {
-            Ok(look) => {
-                let veil = if look.verdict == Verdict::InSync { Effects::NONE } else { state.writes() };
-                ConvergeResult { unpredicted: veil, ..result_from_check(look) }
+            Ok(look)
+                if state.is_predictable()
+                    && !sight.hidden.is_none()
+                    && !state.still_valid(&look, sight.hidden) =>
+            {
+                unknown_result(&**state, sight.hidden, &after, &look.comment)
             }
+            Ok(look) if how == ConvergeMode::Simulate => {
+                simulate_reaction(&mut **state, look, sight.may_follow, ctx)
+            }
+            Ok(look) => result_from_check(look),
             Err(failure) => ConvergeResult::failed(failure),
         }
     }
@@ -368,12 +434,14 @@ fn check_umask(chunk: &Chunk) -> Result<(), StateError> {
 }
 
 /// A state behind a veil: what it may do itself is hidden too, and nothing more.
-fn unknown_result(state: &dyn State, hidden: Effects, now: &str) -> ConvergeResult {
-    let own = if state.is_predictable() { Effects::FILES } else { state.writes() };
-    ConvergeResult {
-        unpredicted: own,
-        ..ConvergeResult::unknown(format!("{} may be others by then; now: {now}", hidden.describe()))
-    }
+fn unknown_result(state: &dyn State, hidden: Effects, after: &str, now: &str) -> ConvergeResult {
+    let why = format!("{} may be others by then{after}; now: {now}", hidden.describe());
+    ConvergeResult { unpredicted: own_effects(state), ..ConvergeResult::unknown(why) }
+}
+
+/// What a state may change of which nobody can tell whether it does.
+fn own_effects(state: &dyn State) -> Effects {
+    if state.is_predictable() { Effects::FILES } else { state.writes() }
 }
 
 /// True when what a state leaves does not depend on what it finds; that is imagined then, and nothing is hidden after it.
@@ -425,7 +493,8 @@ fn result_from_check(look: CheckResult) -> ConvergeResult {
 fn simulate_apply(
     state: &mut dyn State,
     look: CheckResult,
-    hidden: Effects,
+    sight: &Sight,
+    after: &str,
     ctx: &StateCtx<'_>,
 ) -> ConvergeResult {
     let mut ended = result_from_check(look);
@@ -440,25 +509,71 @@ fn simulate_apply(
     }
     if !state.is_predictable() {
         if ended.result.is_none() {
+            if sight.may_follow
+                && let Some(done) = state.simulate_act(ctx)
+            {
+                ended.unpredicted = Effects::NONE;
+                return with_simulated(ended, done);
+            }
+            ended.command_may_fail = state.runs_command();
             state.simulate(ctx);
         }
         return ended;
     }
     if let Err(failure) = state.apply(ctx) {
         // What it lacks (a user, a directory) may be there by then.
-        if !hidden.is_none() {
-            return match simulate_assuming(state, hidden, ctx) {
+        if !sight.hidden.is_none() {
+            return match simulate_assuming(state, sight.hidden, ctx) {
                 Some(lacks) => {
                     ended.done.comment = format!("{}\n{lacks}", ended.done.comment);
                     ended
                 }
-                None => unknown_result(state, hidden, &failure.result.comment),
+                None => unknown_result(state, sight.hidden, after, &failure.result.comment),
             };
         }
-        let comment = format!("It would fail: {}", failure.result.comment);
-        return ConvergeResult::new(Some(false), ApplyResult { comment, ..ended.done });
+        return with_simulated(ended, Err(failure));
     }
     ended
+}
+
+/// What a reaction would do; the overlay gets it where that can be foreseen.
+fn simulate_reaction(
+    state: &mut dyn State,
+    look: CheckResult,
+    may_follow: bool,
+    ctx: &StateCtx<'_>,
+) -> ConvergeResult {
+    let mut ended = result_from_check(look);
+    if ended.result == Some(true) && ended.done.changes.is_empty() {
+        return ended;
+    }
+    ended.unpredicted = state.writes();
+    if ctx.compat == Compat::Salt || ended.unknown {
+        return ended;
+    }
+    if state.is_predictable() {
+        let done = state.react(ctx);
+        return with_simulated(ended, done);
+    }
+    match may_follow.then(|| state.simulate_act(ctx)).flatten() {
+        Some(done) => {
+            ended.unpredicted = Effects::NONE;
+            with_simulated(ended, done)
+        }
+        None => ConvergeResult { command_may_fail: state.runs_command(), ..ended },
+    }
+}
+
+/// What would be done, unless it fails already in memory.
+fn with_simulated(ended: ConvergeResult, done: Result<ApplyResult, StateError>) -> ConvergeResult {
+    match done {
+        Ok(_) => ended,
+        Err(failure) => {
+            let comment = format!("It would fail: {}", failure.result.comment);
+            let done = ApplyResult { comment, ..failure.result };
+            ConvergeResult { unpredicted: ended.unpredicted, ..ConvergeResult::new(Some(false), done) }
+        }
+    }
 }
 
 /// What must come with a package for it to go well, where nothing but packages can bring it; what it makes is imagined then.

@@ -5,8 +5,6 @@
 //! run includes predicted changes (held by `what_a_shell_answers_itself_starts_nothing`,
 //! `the_own_answers_are_the_programs`).
 
-pub(crate) mod builtin_test;
-
 use std::cell::OnceCell;
 
 use zagent_compiler::{CallError, Chunk, Compat, FunctionCall};
@@ -15,7 +13,7 @@ use zagent_config::{List, Map, Value};
 
 use zagent_config::error_chain;
 use zagent_host::command_options::{CommandOptions, OptionKeys, salt_retcode, success_retcodes, value_text};
-use zagent_host::exec::ExitReason;
+use zagent_host::exec::{ExitReason, builtin_test, shell_preview};
 use zagent_states::{StateCtx, StateError};
 
 /// Whether a state runs.
@@ -64,6 +62,73 @@ pub(crate) fn runs_command(chunk: &Chunk) -> bool {
         })
     };
     starts("onlyif") || starts("unless")
+}
+
+/// True when a dry run cannot answer the guards from the files that it imagines.
+#[must_use]
+pub(crate) fn starts_process(chunk: &Chunk) -> bool {
+    let args = &chunk.args;
+    let others = ["runas", "root", "shell", "env", "cwd"].iter().any(|key| args.contains(key));
+    let starts = |key: &str| {
+        args.get(key).is_some_and(|value| {
+            as_entries(value).into_iter().any(|entry| match entry {
+                Value::Str(line) => {
+                    let is_query =
+                        || shell_preview::parse(line, None).is_some_and(|preview| preview.is_query());
+                    others && runs_command(chunk) || builtin_test::parse(line, None).is_none() && !is_query()
+                }
+                Value::Map(_) => true,
+                _ => false,
+            })
+        })
+    };
+    starts("onlyif") || starts("unless")
+}
+
+/// True when every guard is `true` or `false`, whatever the host is like.
+#[must_use]
+pub(crate) fn is_constant(chunk: &Chunk) -> bool {
+    let constant = |entry: &Value| match entry {
+        Value::Str(line) => {
+            matches!(builtin_test::parse(line, None), Some(builtin_test::BuiltinTest::Constant(_)))
+        }
+        Value::Map(_) => false,
+        _ => true,
+    };
+    !chunk.args.contains("creates")
+        && ["onlyif", "unless"]
+            .iter()
+            .filter_map(|key| chunk.args.get(key))
+            .all(|v| as_entries(v).into_iter().all(constant))
+}
+
+/// What `check_cmd` would say; `in_overlay` says whether the files of the dry run are those that it would see, `on_host` whether
+/// those of this host are. Nothing when nobody can tell.
+pub(crate) fn predict_check_cmd(
+    chunk: &Chunk,
+    ctx: &StateCtx<'_>,
+    in_overlay: bool,
+    on_host: bool,
+) -> Option<Result<(), String>> {
+    let commands = chunk.args.get("check_cmd").map(as_entries).unwrap_or_default();
+    let is_plain = !chunk.args.contains("runas");
+    let mut unanswered = false;
+    for entry in commands {
+        let line = value_text(entry);
+        let preview = shell_preview::parse(&line, None).filter(|preview| is_plain && preview.is_query());
+        let is_constant =
+            matches!(builtin_test::parse(&line, None), Some(builtin_test::BuiltinTest::Constant(_)));
+        match preview.filter(|_| in_overlay || is_constant).and_then(|preview| preview.run(ctx.fs)) {
+            Some(0) => {}
+            Some(_) if !unanswered => return Some(Err("check_cmd determined the state failed".into())),
+            Some(_) | None => unanswered = true,
+        }
+    }
+    match unanswered {
+        false => Some(Ok(())),
+        true if on_host => Some(run_check_cmd(chunk, ctx)),
+        true => None,
+    }
 }
 
 /// Weighs the guards of a chunk.
@@ -239,6 +304,9 @@ impl GuardEvaluator<'_, '_> {
                 {
                     return Ok(question.evaluate(self.ctx.fs));
                 }
+                if let Some(code) = self.preview_answer(options, line) {
+                    return Ok(code == 0);
+                }
                 options.run_line(self.ctx.machine, line).map_err(|e| error_chain(&e))
             }
             Err(words) => Err(words.clone()),
@@ -258,6 +326,15 @@ impl GuardEvaluator<'_, '_> {
                 Err(StateError::new(format!("cannot tell whether `{}` holds: {words}", which.key())))
             }
         }
+    }
+
+    /// The exit code of a line that only looks at files, from the files that a dry run imagines.
+    fn preview_answer(&self, options: &CommandOptions, line: &str) -> Option<i32> {
+        let is_plain = !["env", "cwd", "success_retcodes"].iter().any(|key| self.chunk.args.contains(key));
+        if !self.ctx.is_dry() || self.ctx.compat != Compat::Strict || !is_plain || !is_local_shell(options) {
+            return None;
+        }
+        shell_preview::parse(line, None).filter(|preview| preview.is_query())?.run(self.ctx.fs)
     }
 
     fn read_options(&self) -> Result<CommandOptions, String> {

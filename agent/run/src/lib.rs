@@ -11,6 +11,7 @@ pub mod plan_cache;
 pub mod samples;
 pub mod tally;
 
+pub(crate) mod causes;
 pub mod converge;
 pub(crate) mod global_conditions;
 pub mod graph;

@@ -202,6 +202,21 @@ impl RunQueue {
         self.finished == self.unfinished_before.len()
     }
 
+    /// True when a node waits for another one, directly or not.
+    pub(crate) fn is_after(&self, first: usize, then: usize) -> bool {
+        let mut seen = vec![false; self.unfinished_before.len()];
+        let mut stack = vec![first];
+        while let Some(node) = stack.pop() {
+            if node == then {
+                return node != first;
+            }
+            if !std::mem::replace(&mut seen[node], true) {
+                stack.extend(self.ranked_graph.after[node].iter().map(|&next| next as usize));
+            }
+        }
+        false
+    }
+
     /// The next node that may start; none when all that is left waits for something that runs.
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         let node = match &mut self.order {

@@ -25,6 +25,8 @@ pub struct RequisiteResult<'a> {
     pub unknown: bool,
     /// It would do something that may fail.
     pub may_fail: bool,
+    /// It would run a command that nobody here understands, which may fail.
+    pub(crate) command_may_fail: bool,
     /// Nobody can tell whether it would fail.
     pub(crate) failure_unknown: bool,
 }
@@ -34,9 +36,15 @@ impl RequisiteResult<'_> {
         matches!(self.kind, Requisite::Onfail | Requisite::OnfailAny | Requisite::OnfailAll)
     }
 
-    /// True when a failure that a dry run cannot foresee would matter: for who answers failures.
+    /// True when a failure that a dry run cannot foresee would matter: that of a command for every dependant, any other for
+    /// states that answer failures.
     const fn failure_matters(&self) -> bool {
-        self.may_fail && self.is_onfail()
+        self.command_may_fail || self.may_fail && self.is_onfail()
+    }
+
+    /// True when a dependant cannot tell how it ends.
+    pub(crate) const fn is_uncertain(&self) -> bool {
+        self.unknown || self.failure_matters()
     }
 
     /// The same, when nobody can foresee it, as one guesses.
@@ -47,7 +55,9 @@ impl RequisiteResult<'_> {
             (false, _) => return self.clone(),
         }
         let (result, changed) = match guess {
-            Assumption::Failed if self.failure_unknown || self.is_onfail() => (Some(false), false),
+            Assumption::Failed if self.failure_unknown || self.is_onfail() || self.command_may_fail => {
+                (Some(false), false)
+            }
             Assumption::Same | Assumption::Failed => (Some(true), false),
             Assumption::Changed => (None, true),
         };
@@ -67,7 +77,10 @@ pub enum RequisiteDecision {
     /// It does not run.
     Skip(SkipReason),
     /// Nobody can tell whether it would run.
-    Unknown,
+    Unknown {
+        /// It may be refused because a requisite fails.
+        may_be_refused: bool,
+    },
 }
 
 /// Decides; `seen` are all requisites of one state.
@@ -76,16 +89,20 @@ pub fn decide(seen: &[RequisiteResult<'_>], compat: Compat) -> RequisiteDecision
     if seen.is_empty() {
         return RequisiteDecision::Run;
     }
-    if !seen.iter().any(|s| s.unknown || s.failure_matters()) {
+    if !seen.iter().any(RequisiteResult::is_uncertain) {
         return decide_assuming(seen, compat, Assumption::Same);
     }
     let [same, changed, failed] =
         [Assumption::Same, Assumption::Changed, Assumption::Failed].map(|g| decide_assuming(seen, compat, g));
+    let refused = RequisiteDecision::Skip(SkipReason::RequireFailed);
+    let unknown = RequisiteDecision::Unknown {
+        may_be_refused: [&same, &changed, &failed].iter().any(|decision| **decision == refused),
+    };
     match changed {
-        _ if same != failed => RequisiteDecision::Unknown,
+        _ if same != failed => unknown,
         _ if same == changed => same,
         RequisiteDecision::React if same == RequisiteDecision::Run => RequisiteDecision::MayReact,
-        _ => RequisiteDecision::Unknown,
+        _ => unknown,
     }
 }
 
@@ -105,6 +122,24 @@ pub(crate) fn failed_ids(seen: &[RequisiteResult<'_>]) -> Vec<String> {
     ids.sort_unstable();
     ids.dedup();
     ids
+}
+
+/// What a state depends on that nobody can foresee, in words: `if` this holds, it runs.
+#[must_use]
+pub(crate) fn condition(seen: &[RequisiteResult<'_>]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for one in seen.iter().filter(|one| one.is_uncertain()) {
+        let verb = match one.kind {
+            Requisite::Onfail | Requisite::OnfailAny | Requisite::OnfailAll => "fails",
+            Requisite::Onchanges | Requisite::OnchangesAny | Requisite::Prereq => "changes",
+            _ => "succeeds",
+        };
+        let part = format!("`{}` {verb}", one.id.1);
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts.join(" and ")
 }
 
 /// What is known of one kind of requisite, or of all.

@@ -78,6 +78,12 @@ impl Effects {
         Self(self.0 | other.0)
     }
 
+    /// What it covers and the other does not.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// True when both cover some of the same.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {

@@ -273,6 +273,18 @@ pub trait State: Send {
         let _ = ctx;
     }
 
+    /// Does to the files of a dry run what `apply` would do, where that can be foreseen although `apply` starts programs; nothing
+    /// where it cannot.
+    fn simulate_act(&mut self, ctx: &StateCtx<'_>) -> Option<Result<ApplyResult, StateError>> {
+        let _ = ctx;
+        None
+    }
+
+    /// True when it runs a command of the user, which may fail for reasons that nobody here knows.
+    fn runs_command(&self) -> bool {
+        false
+    }
+
     /// True when one act may serve several states of this function.
     fn can_batch(&self) -> bool {
         false

@@ -18,6 +18,7 @@ mod fleet;
 mod formulas;
 mod fuzz;
 mod hardship;
+mod honesty;
 mod hostile;
 mod laws;
 mod matrix;

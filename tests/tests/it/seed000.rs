@@ -263,8 +263,30 @@ answer:
         assert!(!site.at(id).exists());
     }
     assert_eq!((&ran.report["success"], &ran.report["canceled"]), (&false.into(), &false.into()));
+    // Whether `bad` fails is not known, and with it whether the rest is reached.
     let test = site.run(&["--test"]);
-    assert!(!test.table().contains("failhard_abort"), "{}", test.table());
+    for (id, ended) in
+        [("bad", "would change"), ("going", "would change"), ("next", "unknown"), ("dependant", "unknown")]
+    {
+        assert_eq!(test.ended(id), ended, "{}", test.table());
+    }
+}
+
+/// States of one level run at the same time: a failure in it ends the run with the next level, wherever the failed state stands.
+#[test]
+fn failhard_ends_the_run_after_its_level_and_a_dry_run_says_so() {
+    let sls = "
+bad: {test.fail_without_changes: [{failhard: true}]}
+zebra: {test.succeed_with_changes: [{order: 9999}]}
+later: {test.succeed_with_changes: [{require: [{test: zebra}]}]}
+";
+    for (more, changed) in [(&[][..], "changed"), (&["--test"], "would change")] {
+        let ran = Site::new(sls).run(more);
+        let table = [("bad", "failed"), ("zebra", changed), ("later", "skipped: failhard_abort")];
+        for (id, ended) in table {
+            assert_eq!(ran.ended(id), ended, "{more:?}: {}", ran.table());
+        }
+    }
 }
 
 #[test]

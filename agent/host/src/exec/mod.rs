@@ -10,7 +10,9 @@
     reason = "the owner of processes, their deadlines and their environment"
 )]
 
+pub mod builtin_test;
 pub mod cancel;
+pub mod shell_preview;
 pub mod shell_words;
 
 pub mod spawn;

@@ -81,6 +81,8 @@ fn task(what: &'static str, args: &str, how: ConvergeMode) -> (StateTask<'static
         is_listener: false,
         is_denied: false,
         prior_effects: PriorEffects::default(),
+        causes: Vec::new(),
+        uncertain: None,
         start: Timestamp::now(),
         started_at: Instant::now(),
     };

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zagent_compiler::{Chunk, Compat, name_text};
+use zagent_config::settings::RunSchedule;
 use zagent_config::{Map, Value, mask};
 
 use super::{FinishedState, HaltReason, Runner};
+use crate::causes::Cause;
 use crate::converge::ConvergeResult;
 use crate::outcome::{FileLines, OutcomeDraft, PARALLEL, SKIP_REQ, SOURCE, STATE_RAN};
 use crate::sls_line;
@@ -35,9 +37,22 @@ impl Runner<'_, '_> {
             // Salt's report holds only what ran.
             Some(HaltReason::Aborted) => return self.drop_node(index),
             _ if self.settings.compat == Compat::Salt => return self.drop_node(index),
+            _ if self.may_still_run(index) => {
+                let why = "it may have started when a state with failhard fails";
+                return self.finish_ran(index, tag, None, ConvergeResult::unknown(why));
+            }
             _ => SkipReason::FailhardAbort,
         };
         self.skip_node(index, tag, reason, &[]);
+    }
+
+    /// True when a dry run cannot tell whether a state would have started before the one that ends the run failed: without levels,
+    /// for all that do not wait for it.
+    fn may_still_run(&self, index: usize) -> bool {
+        let waits = matches!(self.settings.schedule, RunSchedule::Levels | RunSchedule::Ordered);
+        self.settings.mode == RunMode::Test
+            && !waits
+            && self.halted_by.is_some_and(|failed| !self.queue.is_after(failed, index))
     }
 
     pub(crate) fn drop_node(&mut self, index: usize) {
@@ -96,17 +111,25 @@ impl Runner<'_, '_> {
         let mut shadow = self.prior_effects(index);
         shadow.any |= ended.result.is_none();
         shadow.unpredicted |= ended.unpredicted;
+        if let Some(touch) = ended.touch.clone().filter(|_| strict_test) {
+            let (id, unpredicted) = (Arc::clone(&chunk.id), ended.unpredicted);
+            self.causes.insert(index, Cause { id, unpredicted, touch });
+            shadow.causes.add(index);
+        } else if !ended.unpredicted.is_none() {
+            shadow.causes.is_cut = true;
+        }
         let mark = FinishedState {
             result: ended.result,
             changed,
             ran: skip.is_none(),
             unknown: ended.unknown,
             may_fail: strict_test && !ended.unpredicted.is_none(),
+            command_may_fail: strict_test && ended.command_may_fail,
             failure_unknown: ended.failure_unknown,
             unpredicted: ended.unpredicted,
             prior_effects: shadow,
         };
-        self.finished[index] = Some(mark);
+        self.finished[index] = Some(mark.clone());
         if chunk.prereq.check && skip.is_none() {
             self.prereq_checks.insert(tag, ended);
             return self.queue.finish(index);
@@ -114,17 +137,35 @@ impl Runner<'_, '_> {
         if chunk.prereq.check {
             self.decided_prereqs.insert(tag.clone(), mark);
         }
-        let failhard = chunk.args.get("failhard").map_or(self.settings.failhard, Value::is_truthy);
-        if failhard
-            && ended.result == Some(false)
-            && self.settings.mode != RunMode::Test
-            && self.halt.is_none()
-        {
-            self.halt = Some(HaltReason::Failhard);
-        }
+        self.weigh_failhard(index, chunk, &ended, skip);
         let level = self.queue.level(index);
         self.add_outcome(chunk, ReportEntry { tag, run_number: number, ended, skip, level });
         self.queue.finish(index);
+    }
+
+    /// Ends the run when a state with `failhard` failed, or would. A state that was skipped did not fail itself.
+    fn weigh_failhard(
+        &mut self,
+        index: usize,
+        chunk: &Chunk,
+        ended: &ConvergeResult,
+        skip: Option<SkipReason>,
+    ) {
+        let own = chunk.args.get("failhard");
+        let is_salt_test = self.settings.mode == RunMode::Test && self.settings.compat == Compat::Salt;
+        if is_salt_test || self.halt.is_some() || !own.map_or(self.settings.failhard, Value::is_truthy) {
+            return;
+        }
+        if ended.result == Some(false) {
+            self.halt = Some(HaltReason::Failhard);
+            self.halted_by = Some(index);
+        } else if own.is_some()
+            && skip.is_none()
+            && self.settings.mode == RunMode::Test
+            && (ended.command_may_fail || ended.unknown && ended.failure_unknown)
+        {
+            self.may_halt.get_or_insert(index);
+        }
     }
 
     /// Writes one line of the report, and tells who watches.

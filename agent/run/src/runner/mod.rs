@@ -25,6 +25,7 @@ use zagent_config::Value;
 use zagent_config::settings::RunSchedule;
 
 use self::pool::{WorkerMessage, WorkerPool, worker_loop};
+use super::causes::Cause;
 use super::converge::{ConvergeResult, PriorEffects, StateTask, panic_message};
 use super::graph::RunGraph;
 use super::queue::{RankedGraph, RunQueue};
@@ -187,7 +188,7 @@ fn rank_graph(plan: &Plan, implied: bool) -> (RunGraph, RankedGraph) {
 }
 
 /// What others need to know of a state that has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct FinishedState {
     result: Option<bool>,
     changed: bool,
@@ -195,6 +196,8 @@ struct FinishedState {
     unknown: bool,
     /// A dry run cannot tell whether it would succeed.
     may_fail: bool,
+    /// It would run a command that a dry run does not understand.
+    command_may_fail: bool,
     /// Nobody can tell whether it would fail.
     failure_unknown: bool,
     /// What it would change itself that nobody can foresee.
@@ -228,6 +231,12 @@ struct Runner<'s, 'p> {
     blocked: Vec<StateTask<'p>>,
     next_number: u64,
     halt: Option<HaltReason>,
+    /// The state whose failure ends the run.
+    halted_by: Option<usize>,
+    /// A state that may end the run by failing, and nobody can tell whether it does.
+    may_halt: Option<usize>,
+    /// What each state would change, in a dry run.
+    causes: HashMap<usize, Cause>,
     aborted: Option<String>,
     deadline: Option<Instant>,
     /// What the functions of this run take, where that is limited.
@@ -260,6 +269,9 @@ impl<'s, 'p> Runner<'s, 'p> {
             blocked: Vec::new(),
             next_number: 0,
             halt: None,
+            halted_by: None,
+            may_halt: None,
+            causes: HashMap::new(),
             aborted: None,
             deadline: settings.timeout.and_then(|t| Instant::now().checked_add(t)),
             tables: HashMap::new(),
@@ -327,7 +339,7 @@ impl<'s, 'p> Runner<'s, 'p> {
             return;
         }
         for task in std::mem::take(&mut self.blocked) {
-            if self.halt.is_some() {
+            if self.halt.is_some() && !self.finishes_level(task.index) {
                 self.skip_halted(task.index, task.tag);
             } else if self.pool.busy < self.settings.jobs {
                 self.dispatch(task);

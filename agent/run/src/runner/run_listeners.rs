@@ -26,7 +26,13 @@ impl Runner<'_, '_> {
             return;
         }
         let marks = std::mem::take(&mut self.finished);
-        let all = listeners::find_listeners(self.run_ctx.plan, |i| match marks[i] {
+        let mut prior = PriorEffects::default();
+        for mark in marks.iter().flatten().filter(|_| self.settings.mode == RunMode::Test) {
+            prior.unpredicted |= mark.prior_effects.unpredicted;
+            prior.any |= mark.prior_effects.any;
+            prior.causes.merge(&mark.prior_effects.causes);
+        }
+        let all = listeners::find_listeners(self.run_ctx.plan, |i| match &marks[i] {
             Some(mark) if mark.unknown => DidChange::Maybe,
             Some(mark) if mark.changed => DidChange::Yes,
             _ => DidChange::No,
@@ -34,10 +40,12 @@ impl Runner<'_, '_> {
         let level = self.outcomes.iter().map(|o| o.level + 1).max().unwrap_or(0);
         for listener in all {
             match listener {
-                Listener::Reacts(chunk, DidChange::Yes) => self.run_listener(*chunk, level, inbox),
+                Listener::Reacts(chunk, DidChange::Yes) => {
+                    self.run_listener(*chunk, level, inbox, &mut prior);
+                }
                 Listener::Reacts(mut chunk, _) => {
                     chunk.fun = "mod_watch".into();
-                    let ended = ConvergeResult::unknown("it listens for a state that nobody can foresee");
+                    let ended = ConvergeResult::unknown("would react if a state that it listens for changes");
                     let tag = chunk.tag();
                     self.add_outcome(&chunk, ReportEntry { tag, run_number: None, ended, skip: None, level });
                 }
@@ -55,7 +63,14 @@ impl Runner<'_, '_> {
         }
     }
 
-    pub(crate) fn run_listener(&mut self, chunk: Chunk, level: usize, inbox: &Receiver<WorkerMessage>) {
+    /// `prior` is what a dry run knows about the host by then.
+    pub(crate) fn run_listener(
+        &mut self,
+        chunk: Chunk,
+        level: usize,
+        inbox: &Receiver<WorkerMessage>,
+        prior: &mut PriorEffects,
+    ) {
         if self.run_ctx.cancel.is_cancelled() {
             self.halt = Some(HaltReason::Cancelled);
             return;
@@ -81,7 +96,9 @@ impl Runner<'_, '_> {
             should_react: ShouldReact::Yes,
             is_listener: true,
             is_denied: !self.run_ctx.conditions.allow(&chunk, "mod_watch"),
-            prior_effects: PriorEffects::default(),
+            causes: self.causes(prior),
+            prior_effects: prior.clone(),
+            uncertain: None,
             start: Timestamp::now(),
             started_at: Instant::now(),
         };
@@ -92,6 +109,10 @@ impl Runner<'_, '_> {
                 break ended;
             }
         };
+        let is_test = how == ConvergeMode::Simulate;
+        prior.any |= is_test && ended.result.is_none();
+        prior.unpredicted |= ended.unpredicted;
+        prior.causes.is_cut |= !ended.unpredicted.is_none();
         self.add_outcome(&shown, ReportEntry { tag, run_number: None, ended, skip: None, level });
     }
 }

@@ -7,9 +7,14 @@ use std::time::Instant;
 use jiff::Timestamp;
 use zagent_compiler::{Chunk, Compat, Requisite, name_text, schema};
 use zagent_config::Value;
+use zagent_config::settings::RunSchedule;
 
 use super::{HaltReason, Runner};
-use crate::converge::{ConvergeMode, ConvergeResult, PriorEffects, ShouldReact, StateTask, panic_message};
+use crate::causes::Cause;
+use crate::converge::{
+    ConvergeMode, ConvergeResult, PriorEffects, RunDecider, ShouldReact, StateTask, UncertainRun,
+    panic_message,
+};
 use crate::requisite;
 use crate::requisite::{RequisiteDecision, RequisiteResult};
 use crate::{RunMode, slot};
@@ -25,17 +30,20 @@ impl<'p> Runner<'_, 'p> {
         {
             self.cancel_run();
         }
-        if let Some(mark) = self.decided_prereqs.get(&tag).copied() {
+        if let Some(mark) = self.decided_prereqs.get(&tag).cloned() {
             self.finished[index] = Some(mark);
             return self.queue.finish(index);
         }
-        if self.halt.is_some() {
+        if self.halt.is_some() && !self.finishes_level(index) {
             return self.skip_halted(index, tag);
+        }
+        if let Some(uncertain) = self.uncertain_halt(index) {
+            return self.start_uncertain(index, tag, uncertain);
         }
         let seen = self.requisite_results(index);
         match requisite::decide(&seen, self.settings.compat) {
-            RequisiteDecision::Run => self.start_task(index, tag, ShouldReact::No),
-            RequisiteDecision::MayReact => self.start_task(index, tag, ShouldReact::Maybe),
+            RequisiteDecision::Run => self.start_task(index, tag, ShouldReact::No, None),
+            RequisiteDecision::MayReact => self.start_task(index, tag, ShouldReact::Maybe, None),
             RequisiteDecision::React => {
                 let fired = self.changed_watches(index);
                 self.shared
@@ -43,11 +51,12 @@ impl<'p> Runner<'_, 'p> {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .insert(tag.clone(), fired);
-                self.start_task(index, tag, ShouldReact::Yes);
+                self.start_task(index, tag, ShouldReact::Yes, None);
             }
-            RequisiteDecision::Unknown => {
-                let why = "whether it runs depends on a state that nobody can foresee";
-                self.finish_ran(index, tag, None, ConvergeResult::unknown(why));
+            RequisiteDecision::Unknown { may_be_refused } => {
+                let condition = requisite::condition(&seen);
+                let decided_by = if may_be_refused { RunDecider::Failure } else { RunDecider::Requisite };
+                self.start_uncertain(index, tag, UncertainRun { condition, decided_by });
             }
             RequisiteDecision::Skip(reason) => {
                 let failed = requisite::failed_ids(&seen);
@@ -61,7 +70,7 @@ impl<'p> Runner<'_, 'p> {
         let plan = self.run_ctx.plan;
         let all = self.graph.requisites.for_chunk(index).iter();
         all.filter_map(|&(from, kind)| {
-            let mark = self.finished[from]?;
+            let mark = self.finished[from].as_ref()?;
             let chunk = &plan.chunks[from];
             Some(RequisiteResult {
                 kind,
@@ -71,6 +80,7 @@ impl<'p> Runner<'_, 'p> {
                 ran: mark.ran,
                 unknown: mark.unknown,
                 may_fail: mark.may_fail,
+                command_may_fail: mark.command_may_fail,
                 failure_unknown: mark.failure_unknown,
             })
         })
@@ -83,7 +93,7 @@ impl<'p> Runner<'_, 'p> {
         let watched = self.graph.requisites.for_chunk(index).iter();
         let watched = watched.filter(|(_, kind)| matches!(kind, Requisite::Watch | Requisite::WatchAny));
         let mut fired: Vec<&Chunk> = watched
-            .filter(|(from, _)| self.finished[*from].is_some_and(|m| m.changed))
+            .filter(|(from, _)| self.finished[*from].as_ref().is_some_and(|m| m.changed))
             .map(|(from, _)| &chunks[*from])
             .collect();
         let named: Vec<&Value> = ["watch", "watch_any"]
@@ -105,7 +115,42 @@ impl<'p> Runner<'_, 'p> {
         fired.into_iter().map(|chunk| format!("{}: {}", chunk.state, chunk.id)).collect()
     }
 
-    pub(crate) fn start_task(&mut self, index: usize, tag: String, react: ShouldReact) {
+    /// A state of which nobody can tell whether it runs; only in a dry run.
+    fn start_uncertain(&mut self, index: usize, tag: String, uncertain: UncertainRun) {
+        self.start_task(index, tag, ShouldReact::No, Some(uncertain));
+    }
+
+    /// True when a state still runs although a state with `failhard` has failed: those of its level run beside it.
+    pub(crate) fn finishes_level(&self, index: usize) -> bool {
+        let level = |node: usize| self.queue.level(node);
+        self.halt == Some(HaltReason::Failhard)
+            && self.settings.schedule == RunSchedule::Levels
+            && self.halted_by.is_some_and(|failed| level(index) <= level(failed))
+    }
+
+    /// Why nobody can tell whether the run gets as far as a state.
+    fn uncertain_halt(&self, index: usize) -> Option<UncertainRun> {
+        let failing = self.may_halt?;
+        let levels = self.settings.schedule == RunSchedule::Levels;
+        if levels && self.queue.level(index) <= self.queue.level(failing) {
+            return None;
+        }
+        let id = &self.run_ctx.plan.chunks[failing].id;
+        Some(UncertainRun { condition: format!("`{id}` does not fail"), decided_by: RunDecider::Failure })
+    }
+
+    /// What would have changed the host before a state looks, one by one.
+    pub(crate) fn causes(&self, prior: &PriorEffects) -> Vec<Cause> {
+        prior.causes.iter().filter_map(|index| self.causes.get(&index).cloned()).collect()
+    }
+
+    pub(crate) fn start_task(
+        &mut self,
+        index: usize,
+        tag: String,
+        react: ShouldReact,
+        uncertain: Option<UncertainRun>,
+    ) {
         let chunk = &self.run_ctx.plan.chunks[index];
         if let Some(words) = self.invalid_argument(chunk) {
             self.aborted = Some(words);
@@ -125,6 +170,7 @@ impl<'p> Runner<'_, 'p> {
                 return self.finish_ran(index, tag, None, ended);
             }
         };
+        let prior_effects = self.prior_effects(index);
         let task = StateTask {
             index,
             chunk,
@@ -135,7 +181,9 @@ impl<'p> Runner<'_, 'p> {
             should_react: react,
             is_listener: false,
             is_denied,
-            prior_effects: self.prior_effects(index),
+            causes: self.causes(&prior_effects),
+            prior_effects,
+            uncertain,
             start: Timestamp::now(),
             started_at: Instant::now(),
         };
@@ -166,13 +214,14 @@ impl<'p> Runner<'_, 'p> {
         }
         let mut all = PriorEffects::default();
         for from in self.graph.predecessors(index) {
-            if let Some(mark) = self.finished[from] {
+            if let Some(mark) = &self.finished[from] {
                 all.unpredicted |= mark.prior_effects.unpredicted;
                 all.any |= mark.prior_effects.any;
+                all.causes.merge(&mark.prior_effects.causes);
             }
         }
         for from in self.graph.foundations(index) {
-            if let Some(mark) = self.finished[from] {
+            if let Some(mark) = &self.finished[from] {
                 all.foundation_effects |= mark.unpredicted;
             }
         }

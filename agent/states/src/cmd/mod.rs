@@ -18,7 +18,7 @@ use zagent_config::error_chain;
 use zagent_host::command_options::{
     CommandOptions, CommandRefused, OptionKeys, salt_retcode, success_retcodes, text_list, value_text,
 };
-use zagent_host::exec::{ExitOutcome, ExitReason};
+use zagent_host::exec::{ExitOutcome, ExitReason, shell_preview};
 
 /// The module `cmd`.
 pub(crate) const MODULE: StateModule = StateModule {
@@ -53,6 +53,27 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
         extra: crate::template::extra_variables(args),
     })))
 }
+
+/// Arguments that change what a command line means or how its end is judged.
+const SHELL_ARGUMENTS: [&str; 17] = [
+    "runas",
+    "shell",
+    "env",
+    "root",
+    "template",
+    "stateful",
+    "bg",
+    "stdin",
+    "umask",
+    "prepend_path",
+    "python_shell",
+    "success_retcodes",
+    "success_stdout",
+    "success_stderr",
+    "args",
+    "use_vt",
+    "password",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CmdFunction {
@@ -181,6 +202,14 @@ impl CmdState {
         if succeeded { Ok(done) } else { Err(done.into()) }
     }
 
+    /// The command line when it can be followed without running it: one for the default shell, as this user, in this environment.
+    fn preview_line(&self) -> Option<shell_preview::ShellPreview> {
+        let is_plain = self.function == CmdFunction::Run
+            && !SHELL_ARGUMENTS.iter().any(|key| self.args.get(key).is_some_and(|v| !v.is_null()));
+        let cwd = self.args.get("cwd").filter(|v| v.is_truthy()).map(value_text);
+        is_plain.then(|| shell_preview::parse(&self.name, cwd.as_deref().map(std::path::Path::new))).flatten()
+    }
+
     fn verify_directory(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(cwd) = self.args.get("cwd").filter(|v| v.is_truthy()).map(value_text) else { return Ok(()) };
         let path = std::path::Path::new(&cwd);
@@ -307,6 +336,24 @@ impl State for CmdState {
 
     fn predict_reaction(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         self.predict_run()
+    }
+
+    fn simulate_act(&mut self, ctx: &StateCtx<'_>) -> Option<Result<ApplyResult, StateError>> {
+        let preview = self.preview_line()?;
+        if let Err(failure) = self.verify_directory(ctx) {
+            return Some(Err(failure));
+        }
+        Some(match preview.run(ctx.fs)? {
+            0 => Ok(ApplyResult::default()),
+            code => {
+                let comment = format!("{} would exit with code {code}", self.quoted(&self.name));
+                Err(ApplyResult::new(comment, Map::from_iter([("cmd", self.name.as_str())])).into())
+            }
+        })
+    }
+
+    fn runs_command(&self) -> bool {
+        true
     }
 
     fn irreversible_reason(&self) -> Option<&'static str> {

@@ -215,6 +215,10 @@ impl ExecRun {
 }
 
 impl State for ExecRun {
+    fn runs_command(&self) -> bool {
+        true
+    }
+
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         self.is_triggered = !ctx.shared.watched_changes(&self.tag).is_empty();
         let decision = self.decision(ctx)?;

@@ -227,6 +227,9 @@ const ADMIN_DIRS: [&str; 5] = ["/etc", "/home", "/root", "/srv", "/opt"];
 /// True when what was found of a file that is written as a whole holds behind this veil: a package does not bring just what
 /// the state says, and where a person's file is it puts its own beside it.
 pub(crate) fn content_still_valid(path: &Path, checked: &CheckResult, hidden: Effects) -> bool {
+    if !hidden.intersects(Effects::FILES | Effects::PACKAGE_FILES) {
+        return !hidden.is_all();
+    }
     let is_own = || ADMIN_DIRS.iter().any(|dir| path.starts_with(dir));
     !hidden.intersects(Effects::FILES) && !hidden.is_all() && (checked.verdict != Verdict::InSync || is_own())
 }
@@ -304,7 +307,7 @@ impl State for FileManaged {
     }
 
     fn is_predictable(&self) -> bool {
-        self.check_cmd.is_none() && !self.desired.sources().is_some_and(FileSources::is_remote)
+        !self.desired.sources().is_some_and(FileSources::is_remote)
     }
 
     fn reads(&self) -> Effects {

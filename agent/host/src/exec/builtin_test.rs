@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_host::exec::shell_words;
-use zagent_host::fs::{FileKind, FileSystem, Stat};
+use super::shell_words;
+use crate::fs::{FileKind, FileSystem, Stat};
 
 /// What a line asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BuiltinTest {
+pub enum BuiltinTest {
     /// The answer is in the words.
     Constant(bool),
     /// The answer is in a file.
@@ -21,7 +21,7 @@ pub(crate) enum BuiltinTest {
 
 /// What is asked of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileTest {
+pub enum FileTest {
     /// `-e`.
     Exists,
     /// `-s`.
@@ -33,7 +33,8 @@ pub(crate) enum FileTest {
 }
 
 /// The question of a line; nothing when a program has to answer it. Paths are absolute, or stand in `cwd`.
-pub(crate) fn parse(text: &str, cwd: Option<&Path>) -> Option<BuiltinTest> {
+#[must_use]
+pub fn parse(text: &str, cwd: Option<&Path>) -> Option<BuiltinTest> {
     let words = shell_words::split_without_shell(text)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
@@ -44,7 +45,7 @@ pub(crate) fn parse(text: &str, cwd: Option<&Path>) -> Option<BuiltinTest> {
     }
 }
 
-fn parse_test(words: &[&str], cwd: Option<&Path>) -> Option<BuiltinTest> {
+pub(crate) fn parse_test(words: &[&str], cwd: Option<&Path>) -> Option<BuiltinTest> {
     // A last word is a text, also when it is `!`.
     let turns = words.iter().take(words.len().saturating_sub(1)).take_while(|word| **word == "!").count();
     let question = parse_expression(&words[turns..], cwd)?;
@@ -89,7 +90,8 @@ fn is_ambiguous_path(path: &Path) -> bool {
 
 impl BuiltinTest {
     /// The answer. What cannot be looked at is not there, as `test` has it.
-    pub(crate) fn evaluate(&self, fs: &dyn FileSystem) -> bool {
+    #[must_use]
+    pub fn evaluate(&self, fs: &dyn FileSystem) -> bool {
         match self {
             Self::Constant(answer) => *answer,
             Self::Not(inner) => !inner.evaluate(fs),
