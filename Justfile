@@ -47,6 +47,10 @@ fleets histories='100000' nodes='10000':
 honesty trees='1500':
     TREES={{ trees }} cargo test -p zagent-tests --test it -- honesty:: --nocapture
 
+# The schedule `declared` against `ordered`: the same results and hosts on 1000 random trees, and the time of both.
+schedules pairs='1000' files='3000':
+    PAIRS={{ pairs }} FILES={{ files }} cargo test -p zagent-tests --test it -- converge::declared --nocapture
+
 # Licences, sources and the allowed dependencies between crates.
 deps:
     cargo deny check bans licenses sources

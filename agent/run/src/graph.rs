@@ -4,6 +4,8 @@
 //! Law: an implicit edge never contradicts an explicit one (held by `what_somebody_wrote_counts_more`,
 //! `a_parent_behind_its_child_closes_no_circle`).
 
+mod declared;
+
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
@@ -30,6 +32,17 @@ pub(crate) struct RunGraph {
     predecessors: Vec<Vec<usize>>,
     /// For each chunk, the foundations that were written before it.
     foundations: Vec<Vec<usize>>,
+}
+
+/// What orders states beside their requisites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImpliedOrder {
+    /// Nothing.
+    None,
+    /// Paths wait for their parents, and most kinds of states for packages, users and groups.
+    Kinds,
+    /// The written order, between states that may touch the same thing.
+    Written,
 }
 
 /// For each chunk, whom it waits for and why.
@@ -69,23 +82,39 @@ impl Requisites {
 }
 
 impl RunGraph {
-    /// The graph of a plan; `implied` says whether paths wait for their parents.
+    /// The graph of a plan.
     #[must_use]
-    pub(crate) fn new(plan: &Plan, implied: bool) -> Self {
-        let nodes = plan.chunks.iter().map(queue_node).collect();
+    pub(crate) fn new(plan: &Plan, implied: ImpliedOrder) -> Self {
+        let mut nodes: Vec<QueueNode> = plan.chunks.iter().map(queue_node).collect();
         let mut edges: Vec<(usize, usize)> =
             plan.graph.edges.iter().filter(|e| e.kind != Requisite::Listen).map(|e| (e.from, e.to)).collect();
         let mut under = vec![Vec::new(); plan.chunks.len()];
-        if implied {
+        let mut barriers = Vec::new();
+        if implied != ImpliedOrder::None {
             add_foundations(plan, &mut under);
-            add_firewall_edges(plan, &mut edges);
-            add_path_edges(plan, &under, &mut edges);
+        }
+        match implied {
+            ImpliedOrder::None => {}
+            ImpliedOrder::Kinds => {
+                add_firewall_edges(plan, &mut edges);
+                add_path_edges(plan, &under, &mut edges);
+            }
+            ImpliedOrder::Written => {
+                let declared = declared::declared_edges(plan);
+                edges.extend(declared.shared);
+                barriers = declared.barriers;
+                // `order` has decided the written order already.
+                nodes.iter_mut().for_each(|node| node.band = OrderBand::Middle);
+            }
         }
         let mut before = vec![Vec::new(); plan.chunks.len()];
         for &(from, to) in &edges {
             before[to].push(from);
         }
-        edges.extend(foundation_edges(&under));
+        edges.extend(barriers);
+        if implied == ImpliedOrder::Kinds {
+            edges.extend(foundation_edges(&under));
+        }
         Self { nodes, edges, requisites: Requisites::new(plan), predecessors: before, foundations: under }
     }
 
@@ -331,10 +360,10 @@ mod tests {
             (&["relative", "relative/b"], &[]),
         ];
         for (names, expected) in table {
-            let mut edges = RunGraph::new(&plan(names), true).edges;
+            let mut edges = RunGraph::new(&plan(names), ImpliedOrder::Kinds).edges;
             edges.sort_unstable();
             assert_eq!(edges, *expected, "{names:?}");
-            assert!(RunGraph::new(&plan(names), false).edges.is_empty());
+            assert!(RunGraph::new(&plan(names), ImpliedOrder::None).edges.is_empty());
         }
     }
 
@@ -360,12 +389,12 @@ mod tests {
         for (functions, expected) in table {
             let chunks = functions.iter().map(one).collect();
             let plan = Plan { chunks, graph: zagent_compiler::RequisiteGraph::default() };
-            let graph = RunGraph::new(&plan, true);
+            let graph = RunGraph::new(&plan, ImpliedOrder::Kinds);
             let mut edges = graph.edges.clone();
             edges.sort_unstable();
             assert_eq!(edges, *expected, "{functions:?}");
             assert!((0..functions.len()).all(|i| graph.predecessors(i).next().is_none()), "{functions:?}");
-            assert!(RunGraph::new(&plan, false).edges.is_empty());
+            assert!(RunGraph::new(&plan, ImpliedOrder::None).edges.is_empty());
         }
     }
 
@@ -379,7 +408,7 @@ mod tests {
         ];
         let mut plan = Plan { chunks, graph: zagent_compiler::RequisiteGraph::default() };
         plan.graph.edges.push(zagent_compiler::RequisiteEdge { from: 0, to: 1, kind: Requisite::Require });
-        assert_eq!(RunGraph::new(&plan, true).edges, [(0, 1), (1, 2)]);
+        assert_eq!(RunGraph::new(&plan, ImpliedOrder::Kinds).edges, [(0, 1), (1, 2)]);
     }
 
     #[test]
@@ -387,13 +416,13 @@ mod tests {
         let chunks = ["iptables", "nftables", "iptables", "iptables"]
             .map(|state| Chunk::single(state, "append", "x", Map::new()));
         let plan = Plan { chunks: chunks.to_vec(), graph: zagent_compiler::RequisiteGraph::default() };
-        assert_eq!(RunGraph::new(&plan, true).edges, [(0, 2), (2, 3)]);
+        assert_eq!(RunGraph::new(&plan, ImpliedOrder::Kinds).edges, [(0, 2), (2, 3)]);
     }
 
     #[test]
     fn what_somebody_wrote_counts_more() {
         let mut plan = plan(&["/a/b", "/a"]);
         plan.graph.edges.push(zagent_compiler::RequisiteEdge { from: 0, to: 1, kind: Requisite::Require });
-        assert_eq!(RunGraph::new(&plan, true).edges, [(0, 1)]);
+        assert_eq!(RunGraph::new(&plan, ImpliedOrder::Kinds).edges, [(0, 1)]);
     }
 }

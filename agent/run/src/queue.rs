@@ -1,7 +1,7 @@
-//! What waits for what in, what may start now out: the one queue, with three schedules and without threads.
+//! What waits for what in, what may start now out: the one queue, with four schedules and without threads.
 //!
 //! Law: every node is taken exactly once, and never before all it waits for is finished. `levels` starts nothing
-//! before the level before has ended; `eager` waits for nothing else; `ordered` goes from the first to the last
+//! before the level before has ended; `eager` and `declared` wait for nothing else; `ordered` goes from the first to the last
 //! (held by `every_node_once_and_no_edge_violated`, `a_level_never_starts_before_the_last_one_ended`,
 //! `eager_never_waits_for_an_unrelated_node`, `ordered_is_salts_order`).
 
@@ -172,7 +172,7 @@ impl RunQueue {
         let order = match schedule {
             RunSchedule::Levels => QueueOrder::Levels { next: 0, running: 0 },
             RunSchedule::Ordered => QueueOrder::Ordered { next: 0, alone: None, aside: Vec::new() },
-            RunSchedule::Eager => {
+            RunSchedule::Eager | RunSchedule::Declared => {
                 let mut rank = vec![0; left.len()];
                 for (place, &node) in ranked_graph.ranked.iter().enumerate() {
                     rank[node as usize] = to_u32(place);

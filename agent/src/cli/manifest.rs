@@ -149,6 +149,7 @@ impl ManifestWriteArgs {
         let now = Timestamp::now();
         let expires = self.expires.as_deref().map(|text| parse_expiry_arg(text, now)).transpose()?;
         let options = ManifestOptions {
+            schedule: None,
             serial: self.serial,
             repository: self.repository.clone(),
             branch: self.branch.clone(),

@@ -42,6 +42,8 @@ enum ScheduleArg {
     Eager,
     /// One by one, in Salt's order
     Ordered,
+    /// In the written order where effects overlap, in parallel elsewhere
+    Declared,
 }
 
 impl From<ScheduleArg> for RunSchedule {
@@ -50,6 +52,7 @@ impl From<ScheduleArg> for RunSchedule {
             ScheduleArg::Levels => Self::Levels,
             ScheduleArg::Eager => Self::Eager,
             ScheduleArg::Ordered => Self::Ordered,
+            ScheduleArg::Declared => Self::Declared,
         }
     }
 }

@@ -100,7 +100,7 @@ fn commit_signed(dir: &Path, key: Option<&Path>, result: &mut InitResult) {
     let InitResult { written, kept, git, signing } = result;
     *git = git::setup_git(dir, || {
         *signing = if kept.is_empty() {
-            signing::sign_repository(dir, key, written)
+            signing::sign_repository(dir, key, None, written)
         } else {
             SigningSetup::Unsigned("the directory had files before".into())
         };

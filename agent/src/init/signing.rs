@@ -10,6 +10,7 @@ use zagent_cache::manifest::{self, ManifestOptions};
 use zagent_cache::trust;
 use zagent_config::error_chain;
 use zagent_config::paths::tree;
+use zagent_config::settings::RunSchedule;
 
 use super::git;
 
@@ -40,15 +41,25 @@ pub struct RepositorySigner {
     pub branch: String,
 }
 
-/// Lists and signs the files of a repository; the files that were written are added to `written`.
-pub(super) fn sign_repository(dir: &Path, key: Option<&Path>, written: &mut Vec<String>) -> SigningSetup {
-    match sign(dir, key, written) {
+/// Lists and signs the files of a repository, whose states run in this order unless it is the default; the files that were written are added to `written`.
+pub(super) fn sign_repository(
+    dir: &Path,
+    key: Option<&Path>,
+    schedule: Option<RunSchedule>,
+    written: &mut Vec<String>,
+) -> SigningSetup {
+    match sign(dir, key, schedule, written) {
         Ok(signer) => SigningSetup::Signed(signer),
         Err(why) => SigningSetup::Unsigned(why),
     }
 }
 
-fn sign(dir: &Path, key: Option<&Path>, written: &mut Vec<String>) -> Result<RepositorySigner, String> {
+fn sign(
+    dir: &Path,
+    key: Option<&Path>,
+    schedule: Option<RunSchedule>,
+    written: &mut Vec<String>,
+) -> Result<RepositorySigner, String> {
     let unreadable =
         |path: &Path, error: std::io::Error| format!("cannot use the key `{}`: {error}", path.display());
     let key = match key {
@@ -72,6 +83,7 @@ fn sign(dir: &Path, key: Option<&Path>, written: &mut Vec<String>) -> Result<Rep
     written.push(SIGNERS_FILE.to_owned());
     let options = ManifestOptions {
         repository: git::config_value(dir, "remote.origin.url").or_else(|| directory_name(dir)),
+        schedule,
         limits: CacheLimits::default(),
         ..ManifestOptions::default()
     };

@@ -23,6 +23,7 @@ use zagent_config::manifest::{
 };
 use zagent_config::paths::tree;
 use zagent_config::repository_name;
+use zagent_config::settings::RunSchedule;
 
 pub use self::atomic_file::{remove_file, write_atomic};
 pub use self::git_index::untracked;
@@ -91,6 +92,8 @@ pub struct ManifestOptions {
     pub expires: Option<Timestamp>,
     /// The oldest accepted agent; as before unless given.
     pub min_agent: Option<AgentVersion>,
+    /// The order of states; as before unless given.
+    pub schedule: Option<RunSchedule>,
     /// The limits for the tree.
     pub limits: CacheLimits,
 }
@@ -123,6 +126,7 @@ pub fn build(dir: &Path, options: &ManifestOptions) -> Result<ManifestDraft, Man
     new.target = target(dir, options, new.target);
     new.expires = options.expires.or(new.expires);
     new.min_agent = options.min_agent.clone().or(new.min_agent);
+    new.schedule = options.schedule.or(new.schedule);
     let before = old.as_ref().map_or(0, |old| old.serial);
     let changed = old.as_ref() != Some(&new);
     new.serial = options.serial.unwrap_or(if changed { before.saturating_add(1) } else { before });

@@ -133,7 +133,8 @@ impl ManifestChecker<'_> {
                 parsed.map_err(|e| this.report_error::<()>(at, code::VALUE, format!("`min_agent`: {e}"))).ok()
             }),
             schedule: self.read_key(map, "schedule", |this, value, at| {
-                this.read_choice("schedule", value, at, &["levels", "eager", "ordered"], RunSchedule::find)
+                let choices = &["levels", "eager", "ordered", "declared"];
+                this.read_choice("schedule", value, at, choices, RunSchedule::find)
             }),
             compat: self.read_key(map, "compat", |this, value, at| {
                 this.read_choice("compat", value, at, &["none", "salt"], CompatMode::find)

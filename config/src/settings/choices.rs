@@ -63,6 +63,8 @@ choices! {
         Eager "eager",
         /// One by one, in Salt's order.
         Ordered "ordered",
+        /// In the written order where effects overlap, in parallel elsewhere.
+        Declared "declared",
     }
     /// Which behaviour applies where Salt and zagent differ.
     CompatMode {

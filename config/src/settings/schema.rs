@@ -103,7 +103,7 @@ pub(super) const UNSIGNED_REFS: &[&str] = &["testing", "rollout"];
 /// `trust.manifest`.
 pub(super) const MANIFEST: &[&str] = &["optional", "required"];
 /// `run.schedule`.
-pub(super) const SCHEDULES: &[&str] = &["levels", "eager", "ordered"];
+pub(super) const SCHEDULES: &[&str] = &["levels", "eager", "ordered", "declared"];
 /// `compat`.
 pub(super) const COMPAT: &[&str] = &["none", "salt"];
 /// `templates.cmd_run`.

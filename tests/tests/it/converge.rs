@@ -153,6 +153,53 @@ fn levels_and_eager_agree_on_every_state_and_on_the_host() {
     });
 }
 
+/// What the schedule `declared` promises: the host and every result are those of the written order, one state at a time.
+#[test]
+fn declared_ends_as_ordered_does() {
+    each_seed(150, |seed| {
+        let pair = Pair::new(seed, 60, Kinds::All);
+        let mut seen = Vec::new();
+        for schedule in ["ordered", "declared"] {
+            pair.fill(seed);
+            let states = pair.run(&["--schedule", schedule]);
+            let results: BTreeMap<String, String> =
+                states.iter().map(|(t, s)| (t.clone(), ended(s))).collect();
+            let mut host = BTreeMap::new();
+            snapshot(&pair.path("host"), &mut host);
+            let host = host.into_iter().map(|(p, s)| (p.display().to_string(), s)).collect();
+            seen.push((results, host));
+        }
+        let text = difference(&seen[0].0, &seen[1].0) + &difference(&seen[0].1, &seen[1].1);
+        if text.is_empty() { Ok(()) } else { Err(format!("\n{text}{}", pair.sls())) }
+    });
+}
+
+/// The time that each schedule takes for the same work; `just schedules` prints it for more of it.
+#[test]
+fn declared_and_ordered_do_the_same_work() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
+    let count = number("FILES").unwrap_or(6);
+    let dir = tempfile::tempdir().unwrap();
+    let mut sls = String::new();
+    for n in 0..count {
+        let file = dir.path().join(format!("f{n}")).display().to_string();
+        let _ = write!(sls, "s{n}:\n  file.managed:\n    - name: {file}\n    - contents: text {n}\n");
+    }
+    let mut took = Vec::new();
+    for schedule in ["ordered", "declared"] {
+        let site = zagent_tests::site::Site::new(&sls);
+        let begun = std::time::Instant::now();
+        let ran = site.run(&["--schedule", schedule]);
+        took.push(begun.elapsed());
+        assert_eq!(ran.report["failed"], 0, "{schedule}: {:#}", ran.report);
+        for n in 0..count {
+            let _ = std::fs::remove_file(dir.path().join(format!("f{n}")));
+        }
+    }
+    let ratio = took[1].as_secs_f64() / took[0].as_secs_f64();
+    eprintln!("{count} new files: ordered {:?}, declared {:?}, ratio {ratio:.2}", took[0], took[1]);
+}
+
 #[test]
 fn a_dry_run_predicts_the_run_or_reports_unknown() {
     each_seed(1000, |seed| {

@@ -93,7 +93,8 @@ const OWNERS: [(&str, &[&str], &[&str]); 10] = [
         ".is_dry()",
         &["agent"],
         &[
-            "agent/run/src/state_run.rs",
+            "agent/run/src/guard.rs",
+            "agent/run/src/state_run",
             "agent/states/src/alias",
             "agent/states/src/file/directory.rs",
             "agent/states/src/host",

@@ -343,7 +343,7 @@ looked:
     let ran = site.run(&["--test"]);
     assert_eq!(lines(&site.at("never")).len(), 0);
     assert_eq!(lines(&site.at("looked")).len(), 1, "a dry run looks once");
-    assert_eq!((ran.ended("never"), ran.ended("looked")), ("would change".into(), "failed".into()));
+    assert_eq!((ran.ended("never"), ran.ended("looked")), ("failed".into(), "failed".into()));
     std::fs::remove_file(site.at("looked")).unwrap();
     let ran = site.run(&[]);
     assert_eq!((ran.ended("never"), lines(&site.at("never")).len()), ("failed".into(), 3));

@@ -65,8 +65,8 @@ impl<'p> Runner<'_, 'p> {
         };
         let may_join = |chunk: &Chunk| {
             let is_bound = guard::has_guards(chunk) || chunk.prereq.check || converge::is_slow(chunk);
-            // In Salt's own order states keep to themselves, unless they ask for it.
-            let usual = self.settings.schedule != RunSchedule::Ordered;
+            // In the written order states keep to themselves, unless they ask for it.
+            let usual = !matches!(self.settings.schedule, RunSchedule::Ordered | RunSchedule::Declared);
             !is_bound && chunk.args.get("aggregate").map_or(usual, Value::is_truthy)
         };
         if !may_join(chunk) {

@@ -27,7 +27,7 @@ use zagent_config::settings::RunSchedule;
 use self::pool::{WorkerMessage, WorkerPool, worker_loop};
 use super::causes::Cause;
 use super::converge::{ConvergeResult, PriorEffects, StateTask, panic_message};
-use super::graph::RunGraph;
+use super::graph::{ImpliedOrder, RunGraph};
 use super::queue::{RankedGraph, RunQueue};
 use super::state_locks::StateLocks;
 use super::{RunMode, StateOutcome};
@@ -171,16 +171,21 @@ fn state_ctx<'s>(
 }
 
 /// The graph of a plan and its lanes; should what is implied close a circle, then only what was written counts.
-fn rank_graph(plan: &Plan, implied: bool) -> (RunGraph, RankedGraph) {
+fn rank_graph(plan: &Plan, schedule: RunSchedule) -> (RunGraph, RankedGraph) {
+    let implied = match schedule {
+        RunSchedule::Levels | RunSchedule::Eager => ImpliedOrder::Kinds,
+        RunSchedule::Declared => ImpliedOrder::Written,
+        RunSchedule::Ordered => ImpliedOrder::None,
+    };
     let graph = RunGraph::new(plan, implied);
     if let Some(ranked_graph) = RankedGraph::new(&graph.nodes, &graph.edges) {
         return (graph, ranked_graph);
     }
     tracing::error!(
-        implied,
+        ?implied,
         "what states imply for each other closes a circle; only what was written counts"
     );
-    let graph = RunGraph::new(plan, false);
+    let graph = RunGraph::new(plan, ImpliedOrder::None);
     // A plan has no circles: the compiler refuses them.
     let ranked_graph =
         RankedGraph::new(&graph.nodes, &graph.edges).or_else(|| RankedGraph::new(&graph.nodes, &[]));
@@ -251,7 +256,7 @@ impl<'s, 'p> Runner<'s, 'p> {
         shared: &'s RunShared,
         pool: WorkerPool<'s, 'p>,
     ) -> Self {
-        let (graph, ranked_graph) = rank_graph(run_ctx.plan, settings.schedule != RunSchedule::Ordered);
+        let (graph, ranked_graph) = rank_graph(run_ctx.plan, settings.schedule);
         let count = run_ctx.plan.chunks.len();
         Self {
             run_ctx,

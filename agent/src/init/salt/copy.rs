@@ -8,6 +8,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
+use zagent_config::settings::RunSchedule;
+
 use super::SaltTree;
 use crate::init::{
     GitSetup, InitError, InitResult, SigningSetup, git, require_empty, signing, starter_files, write_starter,
@@ -60,7 +62,9 @@ pub fn copy_tree(tree: &SaltTree, target: &Path) -> Result<CopySummary, InitErro
         write_starter(target, file, &mut result)?;
     }
     let git = git::setup_git(target, || {
-        result.signing = signing::sign_repository(target, None, &mut result.written);
+        // Salt trees lean on the order that they are written in.
+        let schedule = Some(RunSchedule::Declared);
+        result.signing = signing::sign_repository(target, None, schedule, &mut result.written);
         vec![".".to_owned()]
     });
     Ok(CopySummary { files: work.files, skipped: work.skipped, environments, git, signing: result.signing })
