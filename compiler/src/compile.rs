@@ -316,6 +316,7 @@ impl Compiler {
         let mut diagnostics = Diagnostics::default();
         let lowered = lower::lower(session, high, &mut diagnostics);
         diagnostics.into_result()?;
+        strict::check_python_modules(session, &lowered)?;
         if self.options().compat == Compat::Strict {
             warnings.extend(strict::check(session, &lowered)?);
         }

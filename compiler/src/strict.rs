@@ -40,6 +40,30 @@ pub(crate) fn check(
     Ok(warnings)
 }
 
+/// Refuses states of a Salt module in Python, in every mode: they could only fail, after others changed the host.
+pub(crate) fn check_python_modules(
+    session: &CompileSession,
+    lowered: &[LoweredChunk],
+) -> Result<(), Diagnostics> {
+    let mut diagnostics = Diagnostics::default();
+    let mut asked = HashSet::new();
+    for one in lowered {
+        let module = &*one.chunk.state;
+        if session.inputs.schema.module(module).is_some() || !asked.insert(module) {
+            continue;
+        }
+        if let Some(path) = session.python_state(module) {
+            let text = format!("`{path}` is a Python module for Salt, which zagent cannot load");
+            let hint = format!(
+                "make it a program: start it with `#!/usr/bin/env python3`, read JSON from standard input and print JSON \
+                 (see the page on external modules), or replace the states of `{module}`"
+            );
+            diagnostics.push(session.diagnostic(codes::PYTHON_MODULE, one.spot, text).hint(hint));
+        }
+    }
+    diagnostics.into_result()
+}
+
 /// One warning for every parameter of a declaration that only a template reads, or nothing does.
 fn extra_parameter_warnings<'c>(
     session: &CompileSession,

@@ -49,6 +49,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use tracing::Level;
 use zagent_config::suggest::nearest;
 
+use self::show::StateShowVerb;
 use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
 use crate::exit_code;
@@ -110,6 +111,18 @@ enum CliCommand {
     /// Run one low chunk: state.low '{"state": "pkg", "fun": "installed", "name": "vim"}'
     #[command(name = "state.low")]
     Low(state::StateCommandArgs),
+    /// Print the SLS files that the top files select
+    #[command(name = "state.show_top")]
+    ShowTop(show::StateShowArgs),
+    /// Print the states of the given SLS files by ID
+    #[command(name = "state.show_sls")]
+    ShowSls(show::StateShowArgs),
+    /// Print the states that the top files select, by ID
+    #[command(name = "state.show_highstate")]
+    ShowHighstate(show::StateShowArgs),
+    /// Print the chunks that would run, in Salt's order
+    #[command(name = "state.show_lowstate")]
+    ShowLowstate(show::StateShowArgs),
     /// Show the revision of this node, why it is not the newest, and what happens next
     Status(status::StatusArgs),
     /// List recent runs, or print the report of one run
@@ -194,6 +207,10 @@ impl CliCommand {
     fn format(&self) -> ReportFormat {
         match self {
             Self::Show(args) => args.format().into(),
+            Self::ShowTop(args)
+            | Self::ShowSls(args)
+            | Self::ShowHighstate(args)
+            | Self::ShowLowstate(args) => args.format().into(),
             Self::Run(args) => args.format(),
             Self::Apply(args)
             | Self::Highstate(args)
@@ -238,6 +255,10 @@ impl CliCommand {
             Self::SlsId(args) => args.run(StateVerb::SlsId, ui),
             Self::Single(args) => args.run(StateVerb::Single, ui),
             Self::Low(args) => args.run(StateVerb::Low, ui),
+            Self::ShowTop(args) => args.run(StateShowVerb::Top, ui),
+            Self::ShowSls(args) => args.run(StateShowVerb::Sls, ui),
+            Self::ShowHighstate(args) => args.run(StateShowVerb::Highstate, ui),
+            Self::ShowLowstate(args) => args.run(StateShowVerb::Lowstate, ui),
             Self::Status(args) => args.run(ui),
             Self::History(args) => args.run(ui),
             Self::Trigger(args) => args.run(ui),

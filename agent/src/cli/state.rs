@@ -257,7 +257,7 @@ fn run_chunk(
 }
 
 /// Splits `a,b` into names.
-fn split_names(word: &str) -> impl Iterator<Item = String> + use<> {
+pub(super) fn split_names(word: &str) -> impl Iterator<Item = String> + use<> {
     let names: Vec<String> =
         word.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
     names.into_iter()

@@ -1,6 +1,6 @@
 //! States of the tree's own modules: `_states/NAME` is any executable, JSON in and JSON out.
 //!
-//! It reads `{"call": "check", "function": …, "args": …, "test": …, "grains": …}` and prints
+//! It reads `{"call": "check", "function": …, "args": …, "test": …, "grains": …, "low": …}` and prints
 //! `{"result": …, "changes": …, "comment": …}`. To `check` it answers true (all is right), null (something would change) or
 //! false; to `apply` and `revert` true or false.
 //!
@@ -185,6 +185,7 @@ impl ExternalState {
             ("args", args.into()),
             ("test", test.into()),
             ("grains", ctx.host.grains()),
+            ("low", self.chunk.to_value()),
         ]));
         serde_json::to_vec(&question)
             .map_err(|e| StateError::new(format!("the arguments of `{}` are no JSON: {e}", self.chunk.id)))

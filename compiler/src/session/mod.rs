@@ -344,6 +344,14 @@ impl CompileSession {
         self.external.get_or_init(|| self.external_states()).contains(module)
     }
 
+    /// The path of a module in `_states` that is Python for Salt's loader: no program that could be started.
+    pub(crate) fn python_state(&self, module: &str) -> Option<String> {
+        let path = format!("_states/{module}.py");
+        let content = self.files.read("base", &path).ok().flatten()?;
+        let is_program = content.starts_with(b"#!");
+        (!is_program && !self.files.has("base", &format!("_states/{module}"))).then_some(path)
+    }
+
     fn external_states(&self) -> HashSet<String> {
         let files = self.files.list("base").unwrap_or_default();
         let names = files.iter().filter_map(|path| path.strip_prefix("_states/"));

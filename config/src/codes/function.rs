@@ -15,4 +15,5 @@ codes! {
     UNBUILT ZA0818 "state not implemented by zagent";
     SECRET_IN_ARGV ZA0819 "secret in a command line";
     EXTRA_PARAMETER ZA0820 "parameter that no state reads";
+    PYTHON_MODULE ZA0821 "state module written in Python for Salt";
 }

@@ -97,12 +97,36 @@ impl AccountTools<'_> {
         pids.into_iter().filter_map(own).take(10).collect()
     }
 
+    /// The primary group of a new user, and the other groups: the primary one is not among them. A group with the name of the
+    /// user is the primary one when it exists already.
+    fn split_groups(
+        &self,
+        name: &str,
+        new: &NewUser,
+    ) -> Result<(Option<String>, Vec<String>), FunctionError> {
+        let is_own = new.gid.is_none()
+            && new.usergroup.is_none()
+            && new.groups.iter().any(|group| group == name)
+            && super::find_group(self.0.machine, name)?.is_some();
+        let primary = if is_own { Some(name.to_owned()) } else { new.gid.clone() };
+        let Some(gid) = &primary else { return Ok((None, new.groups.clone())) };
+        let mut others = Vec::new();
+        for group in &new.groups {
+            let number = super::find_group(self.0.machine, group)?.map(|found| found.gid.to_string());
+            if group != gid && number.as_ref() != Some(gid) {
+                others.push(group.clone());
+            }
+        }
+        Ok((primary, others))
+    }
+
     /// Makes a user.
     pub fn add_user(&self, name: &str, new: &NewUser) -> Result<(), FunctionError> {
         let uid = new.uid.map(|n| n.to_string());
         let busybox = self.is_busybox();
         let mut args: Vec<&str> = Vec::new();
-        let groups = new.groups.join(",");
+        let (primary, groups) = self.split_groups(name, new)?;
+        let groups = groups.join(",");
         let gecos = Some(&*new.gecos).filter(|g| !g.is_empty());
         push_flag(&mut args, "-u", uid.as_deref());
         push_flag(&mut args, "-s", new.shell.as_deref());
@@ -118,7 +142,7 @@ impl AccountTools<'_> {
             self.run_checked("adduser", &args, name)?;
             return self.set_groups(name, &new.groups, true);
         }
-        push_flag(&mut args, "-g", new.gid.as_deref());
+        push_flag(&mut args, "-g", primary.as_deref());
         push_flag(&mut args, "-d", new.home.as_deref());
         push_flag(&mut args, "-c", gecos);
         push_flag(&mut args, "-G", Some(&*groups).filter(|g| !g.is_empty()));
@@ -383,6 +407,23 @@ mod tests {
         ] {
             assert!(told.is_err_and(|e| e.message().contains("is no name of a user or group")));
         }
+    }
+
+    #[test]
+    fn the_primary_group_is_not_among_the_others() {
+        let machine = crate::Machine::this_host();
+        let acts = AccountTools(Tools::new(&machine));
+        let groups = ["root", "daemon"].map(str::to_owned).to_vec();
+        let split = |name: &str, gid: Option<&str>| {
+            let new = NewUser { groups: groups.clone(), gid: gid.map(str::to_owned), ..NewUser::default() };
+            let (primary, others) = acts.split_groups(name, &new).expect("groups");
+            (primary.unwrap_or_default(), others.join(","))
+        };
+        for gid in ["root", "0"] {
+            assert_eq!(split("x", Some(gid)), (gid.to_owned(), "daemon".to_owned()));
+        }
+        assert_eq!(split("daemon", None), ("daemon".to_owned(), "root".to_owned()));
+        assert_eq!(split("x", None), (String::new(), "root,daemon".to_owned()));
     }
 
     #[test]

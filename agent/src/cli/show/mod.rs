@@ -11,6 +11,9 @@ mod top;
 
 use clap::Subcommand;
 
+use super::run_args::RunOptionArgs;
+use super::salt_args::SaltArgs;
+use super::state::split_names;
 use super::tree_args::TreeArgs;
 use crate::output::{OutputFormat, Ui};
 use zagent_daemon::error::{AgentError, ExitStatus};
@@ -43,7 +46,7 @@ enum ShowCommand {
 }
 
 /// Arguments of every stage.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct ShowStageArgs {
     #[command(flatten)]
     tree: TreeArgs,
@@ -55,6 +58,53 @@ struct ShowStageArgs {
     /// Show secrets
     #[arg(long, help_heading = "Output")]
     unmask: bool,
+}
+
+/// Arguments of Salt's own commands for the same.
+#[derive(Debug, clap::Args)]
+pub(super) struct StateShowArgs {
+    /// SLS names (for `state.show_sls`) and `key=value`, as Salt's command of the same name takes them
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+
+    #[command(flatten)]
+    stage: ShowStageArgs,
+}
+
+/// What Salt's command shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StateShowVerb {
+    Top,
+    Sls,
+    Highstate,
+    Lowstate,
+}
+
+impl StateShowArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
+        self.stage.out
+    }
+
+    pub(super) fn run(&self, verb: StateShowVerb, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let mut words = SaltArgs::new(&self.words);
+        let mut stage = self.stage.clone();
+        words.take_run_keys(&mut stage.tree, &mut RunOptionArgs::default())?;
+        words.reject_named(&[])?;
+        if verb == StateShowVerb::Sls {
+            stage.tree.sls.extend(words.positional.iter().flat_map(|word| split_names(word)));
+            if stage.tree.sls.is_empty() {
+                return Err(AgentError::usage_hint("no SLS name given", "zagent state.show_sls a,b"));
+            }
+        } else {
+            words.reject_positional("it takes no SLS names; use `state.show_sls`")?;
+        }
+        match verb {
+            StateShowVerb::Top => top::run(&stage, ui),
+            StateShowVerb::Sls | StateShowVerb::Highstate => highstate::run(&stage, ui),
+            StateShowVerb::Lowstate => lowstate::run(&stage, ui),
+        }?;
+        Ok(ExitStatus::Success)
+    }
 }
 
 impl ShowArgs {

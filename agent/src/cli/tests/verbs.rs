@@ -358,3 +358,16 @@ fn a_function_has_help_of_its_own() {
     assert_eq!(said.exit, ExitStatus::Success);
     assert!(said.out.contains("zagent MOD.FUN [NAME] [KEY=VALUE]"), "{}", said.out);
 }
+
+#[test]
+fn salts_commands_show_what_would_run() {
+    let tree = Tree::new(&[("s/top.sls", "base:\n  '*':\n    - a\n"), ("s/a.sls", "x:\n  test.nop: []\n")]);
+    let states = tree.dir.path().join("s").display().to_string();
+    let show = |words: &[&str]| alone(&[words, &["--states", &states, "--out", "json"]].concat());
+    assert_eq!(show(&["state.show_top"]).json(), serde_json::json!({"base": ["a"]}));
+    assert_eq!(show(&["state.show_sls", "a"]).json()["x"]["__sls__"], "a");
+    assert_eq!(show(&["state.show_highstate"]).json()["x"]["test"][0], "nop");
+    assert_eq!(show(&["state.show_lowstate"]).json()[0]["fun"], "nop");
+    assert_eq!(show(&["state.show_sls"]).exit, ExitStatus::Usage);
+    assert_eq!(show(&["state.show_top", "a"]).exit, ExitStatus::Usage);
+}

@@ -59,6 +59,19 @@ fn state_from_args(
     Ok(FirewallState { function, items, save })
 }
 
+/// The place behind all rules of a chain.
+const LAST: i64 = 0;
+
+/// A number, counted from the end when it is below one, or `last`.
+fn parse_position(text: &str) -> Result<i64, StateError> {
+    match text.trim() {
+        "last" => Ok(LAST),
+        number => number.parse().map_err(|_| {
+            StateError::new(format!("`position` must be a whole number or `last`, not `{number}`"))
+        }),
+    }
+}
+
 /// A rule or a chain.
 struct IptablesItem {
     names: FirewallNames,
@@ -94,8 +107,7 @@ impl IptablesItem {
             }
             (_, policy) => policy.unwrap_or_default(),
         };
-        let position = text("position").map(|p| p.trim().parse::<i64>()).transpose();
-        let position = position.map_err(|_| StateError::new("`position` must be a whole number"))?;
+        let position = text("position").map(|p| parse_position(&p)).transpose()?;
         let table = text("table").unwrap_or_else(|| "filter".into());
         Ok(Self { names: FirewallNames { name, family, table, chain, policy }, rule, position })
     }
@@ -127,7 +139,10 @@ impl FirewallItem for IptablesItem {
             FirewallFunction::Insert => "-I",
             _ => "-D",
         };
-        let position = self.position.map(|p| p.to_string()).unwrap_or_default();
+        let position = match self.position {
+            Some(LAST) => "last".to_owned(),
+            position => position.map(|p| p.to_string()).unwrap_or_default(),
+        };
         let chain = self.chain();
         format!(
             "{} --wait -t {} {letter} {} {position} {}",
@@ -177,6 +192,7 @@ impl FirewallItem for IptablesItem {
                 with_rule(vec!["-I".into(), chain, position.to_string()])
             }
             FirewallFunction::Delete => match self.position {
+                Some(LAST) => vec!["-D".into(), chain, self.count_rules(tools)?.to_string()],
                 Some(position) => vec!["-D".into(), chain, position.to_string()],
                 None => with_rule(vec!["-D".into(), chain]),
             },
@@ -319,6 +335,26 @@ mod tests {
     fn saved_rules_without_counters() {
         let saved = "# Generated\n*filter\n:INPUT ACCEPT [12:34]\n-A INPUT -j DROP\nCOMMIT\n";
         assert_eq!(strip_counters(saved), ["*filter", ":INPUT ACCEPT", "-A INPUT -j DROP"]);
+    }
+
+    #[test]
+    fn a_position_is_a_number_or_the_last_one() {
+        assert_eq!(parse_position("3").ok(), Some(3));
+        assert_eq!(parse_position("-1").ok(), Some(-1));
+        assert_eq!(parse_position("last").ok(), Some(LAST));
+        let words = parse_position("end").unwrap_err().result.comment;
+        assert_eq!(words, "`position` must be a whole number or `last`, not `end`");
+    }
+
+    #[test]
+    fn every_option_is_passed_on() {
+        let table =
+            zagent_compiler::schema::ParamTable::new(crate::schema().function("iptables", "append").unwrap());
+        for option in ["i", "o", "s", "d", "tcp-flags", "limit"] {
+            assert!(table.kinds(option).is_some(), "{option}");
+        }
+        let given = Map::from_iter([("i", "eth0"), ("o", "!eth1"), ("jump", "ACCEPT")]);
+        assert_eq!(rule::iptables_rule(&given).unwrap().join(" "), "-i eth0 ! -o eth1 --jump ACCEPT");
     }
 
     #[test]

@@ -86,7 +86,7 @@ fn database_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePl
     };
     let (mut words, mut changes) = (Vec::new(), Map::new());
     for (key, told, now) in [("character_set", "character set", set), ("collate", "collate", collate)] {
-        if let Some(wanted) = given.text(key).filter(|w| !w.eq_ignore_ascii_case(&now)) {
+        if let Some(wanted) = given.text(key).filter(|w| !is_same_charset(w, &now)) {
             words.push(format!("Database {told} {now} != {wanted} needs to be updated"));
             changes.insert(key, Map::from_iter([("old", now), ("new", wanted)]));
         }
@@ -102,6 +102,18 @@ fn database_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePl
         undoable: thing,
         run_change: run_statement(sql, database_sql(given, "ALTER", &name)),
     }))
+}
+
+/// Whether two names of a character set or a collation mean the same: the server says `utf8mb3` for `utf8`.
+fn is_same_charset(wanted: &str, found: &str) -> bool {
+    let full = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        match name.strip_prefix("utf8") {
+            Some(rest) if rest.is_empty() || rest.starts_with('_') => format!("utf8mb3{rest}"),
+            _ => name,
+        }
+    };
+    full(wanted) == full(found)
 }
 
 fn database_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePlan, StateError> {
@@ -120,4 +132,23 @@ fn database_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StatePla
         undoable: None,
         run_change: run_statement(sql, format!("DROP DATABASE {};", quote_ident(&name))),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_charset;
+
+    #[test]
+    fn a_character_set_has_two_names() {
+        for (wanted, found, same) in [
+            ("utf8", "utf8mb3", true),
+            ("UTF8_general_ci", "utf8mb3_general_ci", true),
+            ("utf8mb3", "utf8", true),
+            ("utf8mb4", "utf8mb3", false),
+            ("utf8", "utf8mb4", false),
+            ("latin1", "latin1", true),
+        ] {
+            assert_eq!(is_same_charset(wanted, found), same, "{wanted} {found}");
+        }
+    }
 }

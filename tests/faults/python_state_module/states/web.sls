@@ -1,0 +1,4 @@
+first:
+  test.nop: []
+www.example.org:
+  site.present: []
