@@ -21,7 +21,7 @@ use crate::output::{OutputFormat, Paint, TextTable, Tone, Ui, json};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
 use zagent_daemon::error::{AgentError, ExitStatus};
-use zagent_daemon::operator::{clock_text, span_text};
+use zagent_daemon::operator::span_text;
 use zagent_daemon::watchdog::{LoadSettings, WatchdogStart, own_program, run, watchdog_cli_error};
 
 use zagent_host::timezone::local_zone;
@@ -172,7 +172,8 @@ fn history_text(history: &LifeHistory, now: Timestamp, paint: Paint) -> String {
     let (Some(since), Some(last)) = (history.since, history.last_seen) else {
         return "no heartbeats yet: the watchdog has not run on this host\n".into();
     };
-    let clock = |at: Timestamp| clock_text(at, now, &local_zone());
+    let zone = local_zone();
+    let clock = |at: Timestamp| zone.to_datetime(at).strftime("%Y-%m-%d %H:%M:%S").to_string();
     let ago = |at: Timestamp| span_text(at.min(now), now);
     let mut out = String::new();
     let mut line = |name: &str, words: String| {

@@ -137,6 +137,59 @@ mod tests {
         assert_eq!(both.verdict, DoctorStatus::Fail);
     }
 
+    /// Keys that systemd 247 knows, the oldest of the supported distributions; a newer one warns about none of them.
+    const KNOWN_KEYS: &[&str] = &[
+        "AccuracySec",
+        "After",
+        "Conflicts",
+        "Description",
+        "Documentation",
+        "EnvironmentFile",
+        "ExecReload",
+        "ExecStart",
+        "FixedRandomDelay",
+        "KeyringMode",
+        "KillMode",
+        "LimitCORE",
+        "LockPersonality",
+        "NotifyAccess",
+        "OOMPolicy",
+        "OOMScoreAdjust",
+        "OnBootSec",
+        "OnUnitActiveSec",
+        "RandomizedDelaySec",
+        "Restart",
+        "RestartSec",
+        "RestrictRealtime",
+        "StartLimitIntervalSec",
+        "StateDirectory",
+        "StateDirectoryMode",
+        "SuccessExitStatus",
+        "SystemCallErrorNumber",
+        "SystemCallFilter",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+        "Type",
+        "UMask",
+        "WantedBy",
+        "Wants",
+        "WatchdogSec",
+    ];
+
+    #[test]
+    fn units_use_only_keys_that_every_supported_systemd_knows() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/systemd");
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let keys =
+                text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+            for (key, _) in keys {
+                assert!(KNOWN_KEYS.contains(&key), "{}: {key}", path.display());
+            }
+        }
+    }
+
     #[test]
     fn a_missing_machine_id_is_reported() {
         let dir = tempfile::tempdir().unwrap();

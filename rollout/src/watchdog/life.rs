@@ -14,6 +14,9 @@ use crate::supervise::RestartPolicy;
 /// Missed heartbeats that make a gap.
 const GAP_BEATS: u32 = 3;
 
+/// How long a row of crashes counts at least after its last one.
+const MIN_STREAK_MEMORY: Duration = Duration::from_secs(60);
+
 /// What happened, when, and to which version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifeEvent {
@@ -197,8 +200,8 @@ fn find_gaps(beats: &[NodeReport], events: &[LifeEvent], every: Duration) -> Vec
 /// Crashes in a row: a healthy run or a stop on request ends the row, and so does time.
 pub(super) fn crash_streak(events: &[LifeEvent], now: Timestamp, rules: &RestartPolicy) -> u32 {
     let healthy = u64::try_from(rules.healthy_after.as_millis()).unwrap_or(u64::MAX);
-    let memory =
-        SignedDuration::try_from(rules.degraded_delay.saturating_mul(2)).unwrap_or(SignedDuration::MAX);
+    let memory = rules.degraded_delay.saturating_mul(2).max(MIN_STREAK_MEMORY);
+    let memory = SignedDuration::try_from(memory).unwrap_or(SignedDuration::MAX);
     let mut streak = 0;
     for event in events.iter().rev() {
         match &event.kind {

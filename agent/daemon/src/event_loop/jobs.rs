@@ -123,24 +123,25 @@ impl Daemon<'_> {
     /// Message in addition to the run.
     fn job_message(&self, job: &Job, (ran, since): (bool, Timestamp), code: i32) -> Option<String> {
         const LOG: &str = "the daemon's log (`journalctl -u zagent`)";
+        let held = || {
+            let held = self.memory.held.as_ref();
+            held.map(|held| format!("revision {} is held back: {}", held.revision.short(), held.message))
+        };
         if job.test {
-            return Some(self.dry_run_message(since).unwrap_or_else(|| format!("see {LOG} for its report")));
+            let told = self.dry_run_message(since).unwrap_or_else(|| format!("see {LOG} for its report"));
+            let why = held().filter(|_| code != 0).map(|why| format!("\n{why}")).unwrap_or_default();
+            return Some(format!("{told}{why}"));
         }
         let reason = self.memory.no_run.as_ref().filter(|error| !ran && code != 0 && error.at >= since);
         if let Some(error) = reason {
             return Some(format!("nothing was run: {}", error.message));
         }
-        let held = self
-            .memory
-            .held
-            .as_ref()
-            .map(|held| format!("revision {} is held back: {}", held.revision.short(), held.message));
         let failing =
             |remote: &RemoteHealth| remote.message.clone().filter(|_| remote.failing_since.is_some());
         let offline =
             || self.memory.remotes.iter().map(failing).collect::<Option<Vec<_>>>().map(|all| all.join("; "));
         let silent = || (!ran && code != 0).then(|| format!("nothing was run: see {LOG}"));
-        held.or_else(|| offline().filter(|words| !words.is_empty())).or_else(silent)
+        held().or_else(|| offline().filter(|words| !words.is_empty())).or_else(silent)
     }
 
     /// Where the report of a dry run is, when it is recorded.

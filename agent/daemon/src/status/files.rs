@@ -16,7 +16,6 @@ use super::{
     CurrentGeneration, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry, SpaceStatus,
     StatusInputs, WindowStatus,
 };
-use crate::RolloutState;
 use crate::damage::find_damage;
 use crate::operator::pause::Pause;
 use crate::operator::pin::NodePin;
@@ -26,6 +25,7 @@ use crate::operator::windows::WindowState;
 use crate::scheduler::SchedulerState;
 use crate::space::SpaceUse;
 use crate::trust_warnings::unsigned_warnings;
+use crate::{LastRun, RolloutState};
 use zagent_config::disk_space::free_bytes;
 use zagent_config::error_chain;
 use zagent_config::json_file;
@@ -33,6 +33,7 @@ use zagent_config::json_file::JsonFileError;
 use zagent_host::reboot;
 use zagent_host::reboot::RebootHost;
 use zagent_rollout::watchdog::file_problems;
+use zagent_run::history::History;
 
 /// Status read from files.
 #[derive(Debug)]
@@ -81,6 +82,7 @@ pub fn read_offline(
         ..StatusInputs::default()
     };
     inputs.health.clone_from(&inputs.memory.health);
+    inputs.killed = killed_run(settings);
     inputs.damaged = find_damage(settings.id.as_str(), &paths, &inputs.memory);
     let counted = gaps.or_default(SpaceUse::read(&paths), JsonFileError::is_permission);
     inputs.space = Some(SpaceStatus {
@@ -96,6 +98,22 @@ pub fn read_offline(
     inputs.next.entry = first.map(|(name, appointment)| ScheduledEntry { name, at: appointment.at });
     inputs.unread = gaps.notes;
     OfflineStatus { inputs, denied: gaps.denied }
+}
+
+/// The newest run, when its process was killed: the memory of the agent knows only runs that ended.
+fn killed_run(settings: &Settings) -> Option<LastRun> {
+    let head = History::new(&settings.paths(), settings.run.keep).last().ok()??;
+    head.killed.then(|| LastRun {
+        at: head.start(),
+        errors: vec!["its process was killed before the run ended".into()],
+        run: head.run,
+        revision: head.revision,
+        trigger: head.trigger,
+        duration_ms: 0,
+        success: false,
+        canceled: false,
+        counts: Default::default(),
+    })
 }
 
 #[derive(Default)]

@@ -291,6 +291,8 @@ pub struct StatusInputs {
     pub watchdog: Vec<String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
+    /// The newest run, when its process was killed.
+    pub killed: Option<LastRun>,
 }
 
 impl AgentStatus {
@@ -316,7 +318,10 @@ impl AgentStatus {
             is_current,
             why_not: memory.held.filter(concerns),
             newest,
-            last_run: memory.last_run,
+            last_run: match (memory.last_run, inputs.killed) {
+                (Some(last), Some(killed)) if killed.at <= last.at => Some(last),
+                (last, killed) => killed.or(last),
+            },
             last_success: memory.last_success,
             failures: memory.failures,
             drift: memory.drift,

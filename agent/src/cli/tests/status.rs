@@ -151,6 +151,12 @@ fn a_killed_run_is_in_the_history() {
     let said = site.zagent(&["history"]);
     assert!(killed(&said), "{}", said.all());
     assert_eq!(std::fs::read_to_string(site.paths().lock()).unwrap(), lock, "a look changes nothing");
+    // Newer than the last run that ended.
+    std::fs::write(site.paths().lock(), lock.replace("20261116T", "20991116T")).unwrap();
+    let status = site.zagent(&["status", "--check"]);
+    assert_eq!(status.exit, ExitStatus::Failed, "{}", status.all());
+    assert!(status.out.contains("its process was killed before the run ended"), "{}", status.out);
+    std::fs::write(site.paths().lock(), &lock).unwrap();
     run();
     assert_eq!(std::fs::read_to_string(site.paths().lock()).unwrap(), "", "a run that ended is not named");
     let said = site.zagent(&["history"]);

@@ -108,6 +108,9 @@ fn a_killed_turn_is_a_failure_like_any_other() {
     let end = node.run(&RunRequest::default());
     assert_eq!(end.exit, 0, "{end:?}\n{}", node.said());
     assert_eq!(node.converges(&revision).failures, 0);
+    let runs: Value = serde_json::from_str(&node.fine(&["history", "--out", "json"])).unwrap();
+    let killed = runs.as_array().unwrap().iter().filter(|run| run["killed"] == true).count();
+    assert_eq!(killed, 1, "{runs:#}");
 }
 
 #[test]
@@ -126,4 +129,57 @@ fn a_failed_run_is_retried_without_a_new_commit() {
     node.start();
     let next = node.status().next.run.unwrap();
     assert!(next <= Timestamp::now() + SignedDuration::from_secs(76), "{next}: also after a restart");
+}
+
+#[test]
+fn a_clean_stop_is_on_the_board() {
+    let mut upstream = Upstream::new();
+    let board = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("git").args(["init", "-q", "--bare"]).arg(board.path()).status();
+    assert!(made.unwrap().success());
+    let url = board.path().display();
+    let mut node = Node::new(&format!("{}board: {{kind: git, url: 'file://{url}'}}\n", upstream.config()));
+    let first = upstream.push_marker(&node, "one");
+    node.start();
+    node.converges(&first);
+    let list = |node: &Node| -> Value {
+        serde_json::from_slice(&node.zagent(&["node", "list", "--out", "json"]).stdout).unwrap_or_default()
+    };
+    eventually("a report", || list(&node)[0]["report"]["last_run"].is_object().then_some(()));
+    assert_eq!(list(&node)[0]["stopped"], Value::Null);
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.ended().code(), Some(0), "{}", node.said());
+    let last = list(&node);
+    assert!(last[0]["stopped"].is_string() && last[0]["stale"] == false, "{last:#}");
+    assert!(node.fine(&["node", "list"]).contains("stopped "));
+}
+
+#[test]
+fn a_waiting_client_gets_the_reason_when_nothing_was_run() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    upstream.push(&node, "marker: {file.mangd: []}\n");
+    node.start();
+    let output = node.zagent(&["trigger", "--wait"]);
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(65), "{output:?}");
+    assert!(words.contains("all.sls") && words.contains("mangd"), "{words}");
+}
+
+#[test]
+fn a_fault_that_goes_on_is_logged_once() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    let first = upstream.push_marker(&node, "one");
+    node.start();
+    node.converges(&first);
+    upstream.server.set_down(true);
+    let failures = |node: &Node| node.status().remotes[0].failures.values().sum::<u64>();
+    let before = failures(&node);
+    node.until("several polls fail", |status| status.remotes[0].failures.values().sum::<u64>() >= before + 3);
+    let status = node.status();
+    let words = status.remotes[0].message.clone().unwrap();
+    let lines = node.said().lines().filter(|line| line.contains("WARN") && line.contains(&words)).count();
+    assert_eq!(lines, 1, "{}", node.said());
+    assert!(node.fine(&["status"]).contains("newest    unknown: no remote answers since"), "{status:?}");
 }

@@ -31,6 +31,28 @@ fn edition<'a>(file: &'a Path, keys: &'a [PathBuf]) -> PublishRequest<'a> {
 }
 
 #[test]
+fn a_release_carries_the_protocol_that_it_needs_and_signs_it() {
+    needs!("git", "ssh-keygen");
+    let dir = tempfile::tempdir().unwrap();
+    let keys = [key(dir.path(), "alice", true)];
+    let file = dir.path().join("zagent");
+    std::fs::write(&file, bytes()).unwrap();
+    let mut shelf = shelf(dir.path());
+    let mut binary =
+        ReleaseBinary::read(&PublishRequest { min_protocol: 2, ..edition(&file, &keys) }).unwrap();
+    binary.publish(&mut shelf, "tester", Timestamp::UNIX_EPOCH, soon()).unwrap();
+    let found =
+        zagent_rollout::artifact::published_artifacts(&mut shelf, Component::Agent, "1.2.3", soon()).unwrap();
+    assert_eq!(found[0].min_protocol, 2);
+    let signed = |min_protocol: u32| {
+        let artifact = zagent_rollout::record::Artifact { min_protocol, ..found[0].clone() };
+        release(&artifact).signed_text().unwrap()
+    };
+    assert!(signed(2).ends_with("min_protocol: 2\n") && signed(2) != signed(1));
+    assert!(!signed(0).contains("min_protocol"), "older signatures stay valid");
+}
+
+#[test]
 fn a_release_goes_through_a_ref_in_parts() {
     needs!("git", "ssh-keygen");
     let dir = tempfile::tempdir().unwrap();

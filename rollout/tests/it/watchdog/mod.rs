@@ -63,6 +63,46 @@ fn an_agent_that_keeps_failing_degrades_the_node_and_is_still_restarted() {
 }
 
 #[test]
+fn a_crash_loop_is_found_across_watchdogs() {
+    let mut site = Site::new();
+    site.release("0.1.0", "echo $$ $VERSION >> $ROOT/starts; exit 3", "");
+    site.start();
+    let before = site.status_with("degraded", |status| status.degraded.is_some()).failures;
+    site.kill();
+    site.start();
+    let after = site.until("the next watchdog", |site| site.status());
+    assert!(after.failures >= before, "{} after {before}", after.failures);
+    assert!(after.degraded.unwrap().contains("it exited with code 3"));
+    site.kill();
+    let status = zagent_rollout::watchdog::status_from_files(&site.paths(), site.built_in()).unwrap();
+    assert!(status.last_seen.is_some() && status.failures >= before, "{status:?}");
+}
+
+#[test]
+fn a_clean_stop_is_on_the_board_and_heartbeats_tell_the_history() {
+    let mut site = Site::new();
+    site.start();
+    let first = site.until("the agent", |site| site.living().pop());
+    kill_process(Pid::from_raw(first.0).unwrap(), Signal::KILL).unwrap();
+    site.until("another", |site| site.living().pop().filter(|(pid, _)| *pid != first.0));
+    site.until("a report", |site| site.report().filter(|report| report.stopped.is_none()));
+    let told = site.until("the history", |site| match site.ask(&WatchdogRequest::History) {
+        Some(WatchdogResponse::History(told)) if told.starts == 2 => Some(told),
+        _ => None,
+    });
+    assert_eq!((told.starts, told.crashes), (2, 1));
+    assert!(told.last_seen.is_some() && told.versions[0].version == "0.1.0", "{told:?}");
+    site.signal(Signal::TERM);
+    assert!(site.ended().success());
+    let report = site.report().unwrap();
+    assert!(report.stopped.is_some_and(|at| at <= report.updated_at), "{report:?}");
+    let pace = zagent_rollout::watchdog::WatchdogPace::FAST;
+    let told = zagent_rollout::watchdog::history_from_files(&site.paths(), &pace).unwrap();
+    let last = &told.events.last().unwrap().kind;
+    assert_eq!(*last, zagent_rollout::watchdog::LifeEventKind::WatchdogStopped);
+}
+
+#[test]
 fn a_good_release_is_applied_confirmed_and_rolled_back_by_hand() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "");
