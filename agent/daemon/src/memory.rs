@@ -261,6 +261,7 @@ impl AgentMemory {
             canceled: report.canceled,
             errors: errors.collect(),
             counts,
+            applied: None,
         });
     }
 }
@@ -318,4 +319,15 @@ pub struct LastRun {
     pub counts: BTreeMap<String, usize>,
     /// What failed: a few states, or why there was no run.
     pub errors: Vec<String>,
+    /// The followed revision that was applied last, when this run read another tree or did not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<String>,
+}
+
+impl LastRun {
+    /// The followed revision that was applied last.
+    #[must_use]
+    pub fn applied_revision(&self) -> &str {
+        self.applied.as_deref().unwrap_or(&self.revision)
+    }
 }

@@ -74,7 +74,11 @@ pub fn run_manually(
 fn note_for_status(job: &CompileJob, report: &RunReport, output: &mut dyn RunOutput) {
     let path = job.settings.paths().memory();
     let mut memory = AgentMemory::load(&path);
+    let applied = memory.last_run.as_ref().map(|run| run.applied_revision().to_owned());
     memory.note_run(report, false, true);
+    if let Some(run) = &mut memory.last_run {
+        run.applied = Some(applied.unwrap_or_default());
+    }
     if let Err(error) = memory.save(&path) {
         output.warn(&format!("cannot save state: {}", zagent_config::error_chain(&error)));
     }

@@ -155,7 +155,7 @@ impl StatusView<'_> {
         if let Some(serial) = current.serial {
             let _ = write!(words, ", serial {serial}");
         }
-        if self.status.last_run.as_ref().is_some_and(|run| run.revision != current.revision) {
+        if self.status.last_run.as_ref().is_some_and(|run| run.applied_revision() != current.revision) {
             words.push_str(", not applied yet");
         }
         match current.expires {

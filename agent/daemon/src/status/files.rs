@@ -113,6 +113,7 @@ fn killed_run(settings: &Settings) -> Option<LastRun> {
         success: false,
         canceled: false,
         counts: Default::default(),
+        applied: Some(String::new()),
     })
 }
 

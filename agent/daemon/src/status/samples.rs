@@ -42,6 +42,7 @@ pub fn fine() -> StatusInputs {
         canceled: false,
         counts: counts.map(|(word, n)| (word.to_owned(), n)).into(),
         errors: Vec::new(),
+        applied: None,
     };
     let memory = AgentMemory {
         newest: Some(newest(ON, at("11:55:40"))),

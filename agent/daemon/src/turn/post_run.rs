@@ -206,7 +206,7 @@ impl Turn<'_> {
             return Ok(failed);
         };
         self.quarantine(&revision, why, memory, runner);
-        self.note_rollback(why, memory, runner);
+        self.note_rollback(bad, why, memory, runner);
         let back = match cache.rollback(None) {
             Ok(back) => back,
             Err(error) => {
@@ -218,9 +218,15 @@ impl Turn<'_> {
         self.rerun_current(back, (revision.short(), why), memory, runner)
     }
 
-    /// The history says of the last run that its revision was rolled back.
-    fn note_rollback(&self, why: &str, memory: &AgentMemory, runner: &mut TurnRunner<'_>) {
-        let Some(run) = &memory.last_run else { return };
+    /// The history says of the last run of a revision that it was rolled back.
+    fn note_rollback(
+        &self,
+        bad: &StatesSource,
+        why: &str,
+        memory: &AgentMemory,
+        runner: &mut TurnRunner<'_>,
+    ) {
+        let Some(run) = memory.last_run.as_ref().filter(|run| run.revision == bad.revision) else { return };
         let history = History::new(&self.settings.paths(), self.settings.run.keep);
         if let Err(error) = history.record_rollback(&run.run, why) {
             runner.warn(&error_chain(&error));

@@ -183,3 +183,40 @@ fn a_fault_that_goes_on_is_logged_once() {
     assert_eq!(lines, 1, "{}", node.said());
     assert!(node.fine(&["status"]).contains("newest    unknown: no remote answers since"), "{status:?}");
 }
+
+/// The program where every user can start it, with a root that only its owner can read.
+fn shared_site() -> Option<(tempfile::TempDir, std::path::PathBuf)> {
+    use std::os::unix::fs::PermissionsExt;
+    if !nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("zagent");
+    fs::copy(env!("CARGO_BIN_EXE_zagent"), &program).unwrap();
+    let at = dir.path().display();
+    fs::write(dir.path().join("zagent.yaml"), format!("id: web-01\nroot: {at}/root\n")).unwrap();
+    fs::create_dir(dir.path().join("states")).unwrap();
+    let sls = "say:\n  exec.run:\n    - command: echo hello from exec\n    - logoutput: true\n";
+    fs::write(dir.path().join("states/all.sls"), sls).unwrap();
+    Some((dir, program))
+}
+
+#[test]
+fn a_history_that_may_not_be_read_exits_with_77_and_logged_output_needs_no_flag() {
+    use std::os::unix::process::CommandExt;
+    let Some((dir, program)) = shared_site() else { return };
+    let command = |words: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.args(words).arg("--config").arg(dir.path().join("zagent.yaml")).current_dir(dir.path());
+        command
+    };
+    let states = dir.path().join("states").display().to_string();
+    let ran = command(&["run", "--once", "--states", &states, "--sls", "all"]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(said.contains("hello from exec"), "{said}");
+    assert_eq!(command(&["history"]).output().unwrap().status.code(), Some(0));
+    let denied = command(&["history"]).uid(65534).gid(65534).output().unwrap();
+    assert_eq!(denied.status.code(), Some(77), "{denied:?}");
+}
