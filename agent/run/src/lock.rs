@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
-use crate::history::{RunSummary, StartedRun};
 use zagent_config::disk_space::is_full;
 use zagent_config::paths::Paths;
 use zagent_host::CancelToken;
@@ -28,22 +28,29 @@ pub(crate) struct RunLock {
     pub(crate) killed: Option<KilledRun>,
 }
 
+/// What is known of a run while it goes on; its lock holds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StartedRun {
+    /// The node.
+    pub(crate) node: String,
+    /// Commit, or source of the states.
+    pub(crate) revision: String,
+    /// Mode: `apply` or `revert`.
+    pub(crate) mode: String,
+    /// Order in which states run.
+    pub(crate) schedule: String,
+    /// What triggered it.
+    pub(crate) trigger: String,
+}
+
 /// A run whose process ended before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KilledRun {
-    run: String,
-    started: StartedRun,
+    pub(crate) run: String,
+    pub(crate) started: StartedRun,
 }
 
 impl KilledRun {
-    /// As a run of the history; nothing when its name tells no time.
-    pub(crate) fn summary(&self) -> Option<RunSummary> {
-        let stamp = self.run.split('-').next()?;
-        let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
-        let start = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
-        Some(RunSummary::of_killed(&self.run, &self.started, start))
-    }
-
     /// Reads it from a lock that nobody holds: `PID run NAME`, then what is known of the run.
     fn from_lock(text: &str) -> Option<Self> {
         let (first, rest) = text.split_once('\n')?;
@@ -236,13 +243,13 @@ mod tests {
         let dead = u32::MAX;
         let text = format!("{dead} run 20261116T084512-3f9a7\n{about}\n");
         std::fs::write(&path, &text).unwrap();
-        let head = killed_run(&path).unwrap().summary().unwrap();
+        let head = crate::history::RunSummary::of_killed(&killed_run(&path).unwrap()).unwrap();
         assert_eq!((head.run.as_str(), head.node.as_str()), ("20261116T084512-3f9a7", "web-01"));
         assert!(head.killed && !head.success && head.start().to_string() == "2026-11-16T08:45:12Z");
         let cleanup =
             RunLock::acquire(&path, (CLEANUP, &started), Duration::ZERO, &CancelToken::new()).unwrap();
         drop(cleanup);
-        assert_eq!(killed_run(&path).unwrap().summary().unwrap().run, head.run);
+        assert_eq!(killed_run(&path).unwrap().run, head.run);
         let lock = RunLock::acquire(&path, ("two", &started), Duration::ZERO, &CancelToken::new()).unwrap();
         assert_eq!(lock.killed.as_ref().unwrap().run, head.run);
         assert_eq!(killed_run(&path), None, "a run goes on");

@@ -23,7 +23,8 @@ pub use revert::undoable_runs;
 
 use super::runner::{self, RunCtx, RunFs, RunnerSettings};
 use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger};
-use crate::history::{History, StartedRun};
+use crate::history::History;
+use crate::lock::StartedRun;
 use crate::secret_files::SecretFiles;
 use crate::{GlobalConditions, RunProgress};
 use zagent_config::error_chain;

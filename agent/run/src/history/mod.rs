@@ -22,8 +22,8 @@ pub mod tests;
 
 pub use error::HistoryError;
 pub(crate) use record::RunRecord;
+pub use record::RunSummary;
 use record::StoredRun;
-pub use record::{RunSummary, StartedRun};
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -172,7 +172,9 @@ impl History {
     pub(crate) fn record_killed(&self, killed: &KilledRun) -> Result<(), HistoryError> {
         let _lock = self.lock()?;
         let known = self.index.read(self.keep)?;
-        match killed.summary().filter(|head| known.lines.iter().all(|line| line.run() != head.run)) {
+        match RunSummary::of_killed(killed)
+            .filter(|head| known.lines.iter().all(|line| line.run() != head.run))
+        {
             Some(head) => {
                 self.index.append(&IndexLine::new(StoredRun::summary_only(head), false), self.keep, true)
             }
@@ -279,7 +281,7 @@ impl History {
             }
         }
         let mut known = self.index.read(self.keep)?;
-        let killed = lock::killed_run(&self.run_lock).and_then(|killed| killed.summary());
+        let killed = lock::killed_run(&self.run_lock).and_then(|killed| RunSummary::of_killed(&killed));
         if let Some(head) = killed.filter(|head| known.lines.iter().all(|line| line.run() != head.run)) {
             known.lines.push(IndexLine::new(StoredRun::summary_only(head), false));
         }

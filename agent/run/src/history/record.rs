@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use zagent_config::settings::RunSchedule;
 use zagent_config::{Map, Value};
 
+use crate::lock::KilledRun;
 use crate::outcome::{FileLines, OutcomeDraft};
 use crate::tally::Tally;
 use crate::{IRREVERSIBLE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus};
@@ -76,11 +77,16 @@ impl RunSummary {
         self.schema == SCHEMA
     }
 
-    /// A run whose process ended before it: what is known of it is what its lock says.
-    pub(crate) fn of_killed(run: &str, started: &StartedRun, start: Timestamp) -> Self {
-        Self {
+    /// A run whose process ended before it: what is known of it is what its lock says. Nothing when its name tells no
+    /// time.
+    pub(crate) fn of_killed(killed: &KilledRun) -> Option<Self> {
+        let (run, started) = (&killed.run, &killed.started);
+        let stamp = run.split('-').next()?;
+        let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
+        let start = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
+        Some(Self {
             schema: SCHEMA,
-            run: run.to_owned(),
+            run: run.clone(),
             node: started.node.clone(),
             revision: started.revision.clone(),
             mode: started.mode.clone(),
@@ -94,7 +100,7 @@ impl RunSummary {
             start: start.as_microsecond(),
             duration: 0,
             tally: Tally::default(),
-        }
+        })
     }
 
     /// Start time.
@@ -108,21 +114,6 @@ impl RunSummary {
     pub const fn duration(&self) -> Duration {
         Duration::from_micros(self.duration)
     }
-}
-
-/// What is known of a run while it goes on; its lock holds it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StartedRun {
-    /// The node.
-    pub node: String,
-    /// Commit, or source of the states.
-    pub revision: String,
-    /// Mode: `apply` or `revert`.
-    pub mode: String,
-    /// Order in which states run.
-    pub schedule: String,
-    /// What triggered it.
-    pub trigger: String,
 }
 
 /// A run as JSON.

@@ -19,13 +19,11 @@ use zagent_host::command_options::{CommandOptions, OptionKeys, salt_retcode};
 use zagent_host::exec::{ExitOutcome, ExitReason};
 
 /// The module `exec`.
-pub(crate) const MODULE: StateModule = StateModule {
-    name: "exec",
-    build,
-    functions: &[],
-    undo: &[],
-    description: include_str!("description.txt"),
-};
+pub(crate) const MODULE: StateModule =
+    StateModule { name: "exec", build, functions: &[], undo: &[], description: DESCRIPTION };
+
+/// Its functions and parameters in words.
+const DESCRIPTION: &str = include_str!("description.txt");
 
 /// The log target of the output that `logoutput` asks for: it is shown without `-v`.
 pub const LOGGED_OUTPUT: &str = "zagent::logoutput";

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use zagent_compiler::Chunk;
-use zagent_compiler::schema::{ArgFault, ParamTable};
+use zagent_compiler::schema::{ArgFault, ParamTable, Schema};
 use zagent_config::settings::parse_duration;
 use zagent_config::{Map, Value};
 use zagent_host::command_options::value_text;
@@ -176,10 +176,13 @@ impl ExecSettings {
     }
 }
 
+/// The description of this module, as the compiler reads it.
+static SCHEMA: Schema = Schema::new(&[("exec", super::DESCRIPTION)]);
+
 /// What states of `exec.run` take, as the description says.
 fn param_table() -> Option<&'static ParamTable> {
     static TABLE: OnceLock<Option<ParamTable>> = OnceLock::new();
-    TABLE.get_or_init(|| crate::schema().function("exec", "run").map(ParamTable::new)).as_ref()
+    TABLE.get_or_init(|| SCHEMA.function("exec", "run").map(ParamTable::new)).as_ref()
 }
 
 fn command_line(key: &str, value: &Value) -> Result<String, Fault> {
