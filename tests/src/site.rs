@@ -103,7 +103,11 @@ impl Site {
             words.extend(["--timeout", PATIENCE]);
         }
         let states = self.dir.path().join("states").to_string_lossy().into_owned();
-        words.extend(["--states", &states, "--sls", "all", "--id", "node"]);
+        words.extend(["--states", &states, "--id", "node"]);
+        // A revert undoes what a run noted, whatever SLS it came from.
+        if !more.contains(&"--revert") {
+            words.extend(["--sls", "all"]);
+        }
         words.extend(more);
         self.call(&words)
     }
