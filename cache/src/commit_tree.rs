@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use crate::tree_listing::{CacheLimits, ListingEntry, TreeListing, join_path};
 use crate::{RepositoryError, packed_blob, path_names};
+use zagent_config::sorted::CollectSorted;
 
 /// The maximum size of one directory object: more than a hundred thousand names.
 const MAX_DIRECTORY: u64 = 16 << 20;
@@ -72,7 +73,8 @@ impl CommitTree {
         walk.walk_dir(root, "", 0)?;
         let CommitWalk { listing, submodules, .. } = walk;
         listing.check_links()?;
-        let files = listing.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
+        let files =
+            listing.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).into_map();
         Ok(Self { repo: repo.clone(), commit, listing, submodules, files, store: None })
     }
 

@@ -24,6 +24,7 @@ use crate::tree_listing::{ListingEntry, TreeListing, join_path};
 use crate::{
     Cache, CacheError, CommitTree, JudgedCommit, ObjectStore, Refusal, RepositoryError, disk, path_names,
 };
+use zagent_config::sorted::CollectSorted;
 
 /// Maximum number of signatures per manifest.
 const MAX_SIGNATURES: usize = 32;
@@ -268,7 +269,7 @@ fn write_tree<F>(
     }
     if written.manifest.is_some() {
         written.resolved_files =
-            listing.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).collect();
+            listing.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).into_map();
         written.broken_links = listing.broken_links()?;
     }
     Ok(written)
@@ -367,7 +368,7 @@ fn scan_dir(root: &Path, below: &str, listing: &mut TreeListing<ListedFile>) -> 
     let dir = root.join(below);
     let failed = |error| disk::io_error("read the directory", &dir)(error);
     let mut entries = fs::read_dir(&dir).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
+    zagent_config::sorted::sort_by_key(&mut entries, fs::DirEntry::file_name);
     for entry in entries {
         if entry.file_name() == ".git" {
             continue;

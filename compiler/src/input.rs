@@ -7,6 +7,7 @@ use zagent_config::value::MergeStrategy;
 use zagent_config::{Diagnostic, Map, Value};
 
 use crate::schema::Schema;
+use zagent_config::sorted::CollectSorted;
 
 /// The environment that every tree has.
 pub const BASE_ENV: &str = "base";
@@ -53,7 +54,7 @@ pub trait FileTree: Send + Sync {
         let list = self.list(env)?;
         let parents =
             |path: &str| path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect::<Vec<_>>();
-        let all: std::collections::BTreeSet<String> = list.iter().flat_map(|path| parents(path)).collect();
+        let all: std::collections::BTreeSet<String> = list.iter().flat_map(|path| parents(path)).into_set();
         Ok(all.into_iter().collect())
     }
 

@@ -429,7 +429,7 @@ fn group_by_env(patterns: Vec<TopPattern>) -> Vec<TopPattern> {
         }
     }
     let mut sorted = patterns;
-    sorted.sort_by_key(|p| envs.iter().position(|e| *e == p.env));
+    zagent_config::sorted::sort_by_key(&mut sorted, |p| envs.iter().position(|e| *e == p.env));
     sorted
 }
 

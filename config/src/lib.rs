@@ -27,6 +27,7 @@ pub mod resources;
 pub mod salt_config;
 mod salt_options;
 pub mod settings;
+pub mod sorted;
 pub mod suggest;
 pub mod target;
 pub mod text;

@@ -185,7 +185,9 @@ impl SaltConfig {
         config.unused = salt_options::unused(file, opts);
         config.opts = opts.clone();
         let mut diagnostics = reader.diagnostics;
-        diagnostics.0.sort_by_key(|diagnostic| diagnostic.location.as_ref().map(|place| place.pos));
+        crate::sorted::sort_by_key(&mut diagnostics.0, |diagnostic| {
+            diagnostic.location.as_ref().map(|place| place.pos)
+        });
         diagnostics.into_result().map(|()| config)
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn unused(file: &str, opts: &Map) -> Vec<Diagnostic> {
         let message = format!("the Salt option `{name}` changes results in Salt and is not used here");
         found.push(Diagnostic::new(code::SALT_OPTION, message).at(file, entry.at).hint(hint));
     }
-    found.sort_by_key(|diagnostic| diagnostic.location.as_ref().map(|place| place.pos));
+    crate::sorted::sort_by_key(&mut found, |diagnostic| diagnostic.location.as_ref().map(|place| place.pos));
     found
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use zagent_config::sorted::CollectSorted;
 
 /// How many nodes are in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,8 +101,8 @@ pub fn split_batches<'n>(
     canaries: impl IntoIterator<Item = &'n str>,
     size: BatchSize,
 ) -> Vec<Vec<&'n str>> {
-    let nodes: BTreeSet<&str> = nodes.into_iter().collect();
-    let first: BTreeSet<&str> = canaries.into_iter().filter(|c| nodes.contains(c)).collect();
+    let nodes: BTreeSet<&str> = nodes.into_iter().into_set();
+    let first: BTreeSet<&str> = canaries.into_iter().filter(|c| nodes.contains(c)).into_set();
     let rest: Vec<&str> = nodes.difference(&first).copied().collect();
     let first: Vec<&str> = first.into_iter().collect();
     let size = size.nodes_per_batch(nodes.len());

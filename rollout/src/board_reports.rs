@@ -24,6 +24,7 @@ use crate::phase::saturating_after;
 use crate::record::{Component, RolloutRecord};
 use crate::records::{RefusedReport, Reports};
 use crate::report::NodeReport;
+use zagent_config::sorted::CollectSorted;
 
 /// How often a report is written again when someone else wrote it in the meantime.
 const MAX_ATTEMPTS: usize = 3;
@@ -341,7 +342,7 @@ impl Reports for BoardReports {
         for error in refused {
             tracing::warn!("{}", error_chain(&error));
         }
-        Ok(good.into_iter().map(|(node, opened)| (node, opened.report)).collect())
+        Ok(good.into_iter().map(|(node, opened)| (node, opened.report)).into_map())
     }
 
     fn put(&mut self, report: &NodeReport) -> Result<(), BoardError> {
@@ -376,7 +377,7 @@ impl Reports for BoardReports {
     }
 
     fn signing_keys(&self) -> BTreeMap<NodeId, String> {
-        self.genuine.iter().map(|((_, node), known)| (node.clone(), known.key.clone())).collect()
+        self.genuine.iter().map(|((_, node), known)| (node.clone(), known.key.clone())).into_map()
     }
 
     fn pin_keys(&mut self, record: &RolloutRecord) {

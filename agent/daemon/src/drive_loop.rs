@@ -178,7 +178,7 @@ impl DriveLoop {
             reporter.wait(next.saturating_duration_since(Instant::now()).min(HEARTBEAT), cancel);
         }
         let mut left: Vec<_> = std::mem::take(&mut self.driven).into_iter().collect();
-        left.sort_by_key(|(_, driven)| driven.order);
+        zagent_config::sorted::sort_by_key(&mut left, |(_, driven)| driven.order);
         left.into_iter().map(|(id, _)| id).collect()
     }
 

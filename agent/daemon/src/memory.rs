@@ -19,6 +19,7 @@ use crate::operator_orders::OperatorOrders;
 use zagent_config::error_chain;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
+use zagent_config::sorted::CollectSorted;
 use zagent_host::timezone::local_zone;
 use zagent_run::{RunReport, StateOutcome, StateStatus};
 
@@ -238,7 +239,7 @@ impl AgentMemory {
             ("unchanged", StateStatus::Unchanged),
         ];
         let counts: BTreeMap<String, usize> =
-            counts.into_iter().map(|(word, standing)| (word.to_owned(), report.count(standing))).collect();
+            counts.into_iter().map(|(word, standing)| (word.to_owned(), report.count(standing))).into_map();
         let failed = report.states.iter().filter(|state| state.status() == StateStatus::Failed);
         let words = |state: &StateOutcome| {
             let place = state.declared_at().map(|place| format!(" ({place})")).unwrap_or_default();

@@ -24,6 +24,7 @@ use super::damage::OwnDamage;
 use super::memory::AgentMemory;
 use super::operator_orders::OperatorOrders;
 use super::sync;
+use zagent_config::sorted::CollectSorted;
 use zagent_host::Machine;
 use zagent_host::facts::{FactSources, Facts, Grains};
 use zagent_host::timezone::local_zone;
@@ -72,7 +73,7 @@ pub(crate) fn reported_facts(settings: &Settings) -> BTreeMap<String, Json> {
         (!value.is_null() && value.to_string().len() <= MAX_FACT_BYTES).then_some(value)
     };
     let mut told: BTreeMap<String, Json> =
-        names.filter_map(|name| Some((name.to_owned(), fact(name)?))).collect();
+        names.filter_map(|name| Some((name.to_owned(), fact(name)?))).into_map();
     // Strata and targets use `role`, whatever the grain is called in this fleet.
     if let Some(role) = told.get(named).cloned() {
         told.insert("role".into(), role);
@@ -152,7 +153,7 @@ pub(crate) fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> No
 fn rejected(orders: &OperatorOrders) -> BTreeMap<String, String> {
     let all = orders.quarantine.list();
     let newest = all.iter().rev().take(MAX_REJECTED);
-    newest.map(|one| (one.revision.to_string(), short_reason(&one.reason))).collect()
+    newest.map(|one| (one.revision.to_string(), short_reason(&one.reason))).into_map()
 }
 
 /// Health checks that fail, as `name: reason`.

@@ -21,6 +21,7 @@ use super::temp_file::PrivateTempFile;
 use super::{CommandOutput, Tools};
 use crate::command_options::RunAsUser;
 use crate::machine::account_ids::user_by_uid;
+use zagent_config::sorted::CollectSorted;
 
 /// How long a clone or fetch may take.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -286,7 +287,7 @@ pub fn parse_refs(text: &str) -> BTreeMap<String, String> {
     text.lines()
         .filter_map(|l| l.split_once('\t'))
         .map(|(sha, name)| (name.to_owned(), sha.to_owned()))
-        .collect()
+        .into_map()
 }
 
 /// An address of the web without the name and password in it, and these.

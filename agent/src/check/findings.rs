@@ -65,7 +65,7 @@ impl CheckFindings {
                 f.diagnostic.message.clone(),
             )
         };
-        self.all.sort_by_cached_key(key);
+        zagent_config::sorted::sort_by_key(&mut self.all, key);
         self.all
     }
 }

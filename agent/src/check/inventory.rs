@@ -65,7 +65,7 @@ impl Inventory {
             };
             nodes.push(Self::read_node(source, &file, stem)?);
         }
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        zagent_config::sorted::sort_by(&mut nodes, |a, b| a.name.cmp(&b.name));
         Ok(Self { nodes, recorded: true })
     }
 

@@ -17,6 +17,7 @@ use super::tree_args::TreeArgs;
 use crate::check::{self, CompiledHost, HostDiff, Inventory, InventoryNode, PlanDiff};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
+use zagent_config::sorted::CollectSorted;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::repo_layout::{RepoLayout, RepoSource};
 use zagent_states::template_host::recorded_facts::RecordedFacts;
@@ -238,7 +239,7 @@ fn parse_range(range: &str) -> Result<(String, Option<String>), AgentError> {
 /// Hosts that exist on either side.
 fn diff_hosts(before: &CheckedRepo, after: &CheckedRepo) -> BTreeMap<String, HostDiff> {
     let named = |side: &CheckedRepo| -> BTreeMap<String, usize> {
-        side.inventory.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect()
+        side.inventory.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).into_map()
     };
     let (old, new) = (named(before), named(after));
     let mut out = BTreeMap::new();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{DoctorFinding, DoctorScope, program_output};
+use zagent_config::sorted::CollectSorted;
 
 /// Memory below which a run of a large tree may not fit.
 const LOW_MEGABYTES: u64 = 64;
@@ -69,7 +70,7 @@ pub(super) fn check_units(scope: &DoctorScope) -> Vec<DoctorFinding> {
 fn judge_units(text: &str) -> DoctorFinding {
     let mut units: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for block in text.split("\n\n") {
-        let values: BTreeMap<&str, &str> = block.lines().filter_map(|line| line.split_once('=')).collect();
+        let values: BTreeMap<&str, &str> = block.lines().filter_map(|line| line.split_once('=')).into_map();
         if let Some(id) = values.get("Id") {
             units.insert(id, values);
         }

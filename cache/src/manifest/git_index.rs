@@ -10,6 +10,7 @@ use std::path::Path;
 use gix::bstr::ByteSlice;
 use zagent_config::manifest::ManifestEntry;
 use zagent_config::repository_name;
+use zagent_config::sorted::CollectSorted;
 
 /// The place of a checkout.
 #[derive(Debug, Default)]
@@ -58,5 +59,5 @@ fn indexed_paths(dir: &Path) -> Option<(std::path::PathBuf, BTreeSet<String>)> {
         prefix => Some(path.strip_prefix(prefix)?.strip_prefix('/')?.to_owned()),
     };
     let paths = index.entries().iter().filter_map(|entry| inside(&entry.path(&index).to_str_lossy()));
-    Some((root, paths.collect()))
+    Some((root, paths.into_set()))
 }

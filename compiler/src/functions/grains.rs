@@ -109,6 +109,6 @@ fn equals(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Fun
 fn ls(inner: &FunctionsInner, _: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let all = inner.inputs.host.grains();
     let mut names: Vec<Data> = all.as_map().map(|m| m.keys().cloned().collect()).unwrap_or_default();
-    names.sort_by(|a, b| a.py_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    zagent_config::sorted::sort_by(&mut names, |a, b| a.py_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     Ok(names.into())
 }

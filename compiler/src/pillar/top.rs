@@ -69,7 +69,7 @@ impl PillarCompiler<'_> {
                 }
             }
         }
-        patterns.sort_by_key(|(order, _)| *order);
+        zagent_config::sorted::sort_by_key(&mut patterns, |(order, _)| *order);
         (patterns.into_iter().map(|(_, p)| p).collect(), errors)
     }
 
@@ -216,6 +216,6 @@ impl PillarCompiler<'_> {
             return;
         };
         let rank = |env: &str| order.iter().position(|o| o.as_str() == Some(env)).unwrap_or(usize::MAX);
-        matches.sort_by_key(|(env, _)| rank(env));
+        zagent_config::sorted::sort_by_key(matches, |(env, _)| rank(env));
     }
 }

@@ -114,7 +114,7 @@ impl MergedConfig {
         let settings =
             SettingsBuilder { merged: &self, record: &all, host_name }.build(&mut checker, effective);
         let mut diagnostics = checker.diagnostics;
-        diagnostics.0.sort_by_key(|diagnostic| self.sort_key(diagnostic));
+        crate::sorted::sort_by_key(&mut diagnostics.0, |diagnostic| self.sort_key(diagnostic));
         diagnostics.into_result().map(|()| settings)
     }
 

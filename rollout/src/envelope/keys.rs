@@ -21,6 +21,7 @@ use zagent_config::ids::NodeId;
 
 use super::EnvelopeError;
 use crate::record::RolloutRecord;
+use zagent_config::sorted::CollectSorted;
 
 /// Maximum bytes of the file of first seen keys: a hundred thousand nodes.
 const MAX_KEYS_BYTES: u64 = 16 << 20;
@@ -301,7 +302,7 @@ fn parse_keys(text: &str) -> BTreeMap<NodeId, String> {
         let (node, key) = line.trim().split_once(' ')?;
         Some((node.parse().ok()?, PublicKey::from_openssh(key).is_ok().then(|| key.to_owned())?))
     };
-    text.lines().filter_map(line).collect()
+    text.lines().filter_map(line).into_map()
 }
 
 /// The fingerprint of a key in an OpenSSH line.

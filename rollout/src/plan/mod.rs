@@ -20,6 +20,7 @@ use crate::record::{
 };
 use crate::report::{NodeActivity, NodeReport};
 use crate::{BatchSize, Span, split_batches, targeting, version, waves};
+use zagent_config::sorted::CollectSorted;
 
 /// How long nodes soak.
 pub const SOAK_TIME: Span = Span::seconds(60);
@@ -373,7 +374,7 @@ fn new_record(
     let by_clock = draft.mode == RolloutMode::Clock;
     let batch_size = if is_emergency { BatchSize::Percent(100) } else { draft.batch_size };
     let canaries = strata.iter().flat_map(|stratum| &stratum.canaries).map(NodeId::as_str);
-    let ids: BTreeMap<&str, &NodeId> = nodes.iter().map(|report| (report.id.as_str(), &report.id)).collect();
+    let ids: BTreeMap<&str, &NodeId> = nodes.iter().map(|report| (report.id.as_str(), &report.id)).into_map();
     let named =
         |names: Vec<&str>| names.into_iter().filter_map(|name| ids.get(name).copied().cloned()).collect();
     let order = split_batches(ids.keys().copied(), canaries, batch_size);
@@ -408,7 +409,7 @@ fn new_record(
         nodes: if by_clock {
             BTreeMap::new()
         } else {
-            nodes.iter().map(|report| (report.id.clone(), NodeProgress::default())).collect()
+            nodes.iter().map(|report| (report.id.clone(), NodeProgress::default())).into_map()
         },
         failed: 0,
         state: if goes { RolloutStatus::Rolling } else { RolloutStatus::Created },

@@ -171,7 +171,7 @@ impl Watchdog<'_> {
         let known = std::mem::take(&mut self.records);
         records.extend(known.into_iter().filter(|record| unread.contains(&record.id)));
         records.retain(|record| record.component == Component::Agent);
-        records.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+        zagent_config::sorted::sort_by(&mut records, |a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
         self.records = records;
         let there =
             |id: &RolloutId| unread.contains(id) || self.records.iter().any(|record| record.id == *id);

@@ -121,7 +121,7 @@ pub(super) fn summarize(
             .iter()
             .map(|event| (event.at, Some(event).filter(is_agent).map(|event| event.version.as_str()))),
     );
-    seen.sort_by_key(|(at, _)| *at);
+    zagent_config::sorted::sort_by_key(&mut seen, |(at, _)| *at);
     let mut versions: Vec<VersionSpan> = Vec::new();
     for (at, version) in seen.iter().filter_map(|(at, version)| Some((*at, (*version)?))) {
         match versions.iter_mut().find(|span| span.version == version) {
@@ -193,7 +193,7 @@ fn find_gaps(beats: &[NodeReport], events: &[LifeEvent], every: Duration) -> Vec
             add(from, to);
         }
     }
-    gaps.sort_by_key(|gap| gap.from);
+    zagent_config::sorted::sort_by_key(&mut gaps, |gap| gap.from);
     gaps
 }
 

@@ -19,6 +19,7 @@ use super::saved_state::{DamageNote, SavedWatchdog};
 use crate::phase::NodeState;
 use crate::recovery::{KnownWrites, RecoveredNode, SavedCopy, recover};
 use crate::slots::Slots;
+use zagent_config::sorted::CollectSorted;
 
 /// The member with the check sum.
 const CHECK: &str = "check";
@@ -64,7 +65,7 @@ pub(super) fn read_sealed<T: DeserializeOwned>(path: &Path) -> Result<Option<Sea
 
 /// The same for every order of the members.
 fn check_sum(members: &serde_json::Map<String, Value>) -> Result<String, serde_json::Error> {
-    let sorted: BTreeMap<_, _> = members.iter().collect();
+    let sorted: BTreeMap<_, _> = members.iter().into_map();
     Ok(blake3::hash(&serde_json::to_vec(&sorted)?).to_hex().to_string())
 }
 

@@ -31,6 +31,7 @@ pub(crate) use stay::RolloutPlacement;
 use super::decide::RolloutConstraint;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
+use zagent_config::sorted::CollectSorted;
 
 /// Maximum number of records; the oldest are dropped.
 const MAX_RECORDS: usize = 8;
@@ -148,7 +149,9 @@ impl RolloutState {
                 next.push(record_for_node(record, &me.id));
             }
         }
-        next.sort_by_key(|record| (Some(&record.id) == self.node.current_rollout(), record.created));
+        zagent_config::sorted::sort_by_key(&mut next, |record| {
+            (Some(&record.id) == self.node.current_rollout(), record.created)
+        });
         next.drain(..next.len().saturating_sub(MAX_RECORDS));
         self.release_deleted(read);
         (self.records, self.me) = (next, Some(me));
@@ -279,7 +282,7 @@ impl RolloutState {
     pub(crate) fn waits(&self, now: Timestamp) -> BTreeMap<RolloutId, String> {
         let short = |(id, why): (&RolloutId, &str)| (id.clone(), why.chars().take(MAX_WAIT_CHARS).collect());
         let refused = self.refused.iter().map(|(id, why)| (id, why.as_str()));
-        let mut waits: BTreeMap<RolloutId, String> = refused.take(MAX_RECORDS).map(short).collect();
+        let mut waits: BTreeMap<RolloutId, String> = refused.take(MAX_RECORDS).map(short).into_map();
         if let (Some(id), Some(why)) = (self.node.current_rollout(), &self.obstacle) {
             waits.extend([short((id, why))]);
         }

@@ -17,6 +17,7 @@ use zagent_rollout::records::{Records, SkippedRecord};
 use zagent_rollout::report::NodeReport;
 
 use super::RolloutState;
+use zagent_config::sorted::CollectSorted;
 
 /// What the record store holds.
 #[derive(Default)]
@@ -75,7 +76,7 @@ impl RolloutState {
             .iter()
             .filter(|skipped| skipped.record.as_deref().is_some_and(|record| is_missed(record, me)))
             .map(|skipped| (skipped.id.clone(), skipped.why.clone()))
-            .collect();
+            .into_map();
         Self::update(paths, |rollout_state| {
             records.extend(rollout_state.records.iter().filter(keeps).cloned());
             rollout_state.observe(&records, me);

@@ -26,6 +26,7 @@ use self::entry::ScheduleEntry;
 use self::jitter::Jitter;
 use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
+use zagent_config::sorted::CollectSorted;
 
 pub(crate) use self::entry::ScheduledTime;
 
@@ -297,7 +298,7 @@ impl Scheduler {
     /// State that must survive the process.
     #[must_use]
     pub(crate) fn state_to_save(&self) -> SchedulerState {
-        let entries = self.entries.iter().map(|e| (e.name.clone(), e.scheduled.clone())).collect();
+        let entries = self.entries.iter().map(|e| (e.name.clone(), e.scheduled.clone())).into_map();
         SchedulerState { last_run: self.last_run, failures: self.failures, entries }
     }
 

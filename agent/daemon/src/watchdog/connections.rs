@@ -23,6 +23,7 @@ use zagent_rollout::watchdog::{FetchBinary, FetchFailure, RolloutLink, ServiceNo
 use super::LoadSettings;
 use crate::sd_notify::SdNotify;
 use zagent_config::error_chain;
+use zagent_config::sorted::CollectSorted;
 
 /// The records and the board, if configured.
 pub(crate) struct BoardLink {
@@ -91,7 +92,7 @@ fn waits(
     let ours = records.iter().filter(|record| is_ours(record));
     let expired = ours.filter_map(|record| Some((record.id.clone(), node::expiry_text(record, now)?)));
     let refused = skipped.iter().filter(|skipped| skipped.record.as_deref().is_some_and(is_ours));
-    expired.chain(refused.map(|skipped| (skipped.id.clone(), skipped.why.clone()))).collect()
+    expired.chain(refused.map(|skipped| (skipped.id.clone(), skipped.why.clone()))).into_map()
 }
 
 /// Binaries, from the locations in the records.

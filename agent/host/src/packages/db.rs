@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use zagent_config::glob::Glob;
 
 use crate::Machine;
+use zagent_config::sorted::CollectSorted;
 
 /// What the database says about a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl PkgDb {
     /// What is different after: name, version before, version after.
     pub fn changes_to(&self, after: &Self) -> Vec<super::PkgChange> {
         let names: std::collections::BTreeSet<&String> =
-            self.packages.keys().chain(after.packages.keys()).collect();
+            self.packages.keys().chain(after.packages.keys()).into_set();
         names
             .into_iter()
             .map(|name| super::PkgChange {

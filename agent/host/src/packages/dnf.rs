@@ -7,6 +7,7 @@ use super::{
     PkgGroups, PkgProvider, db, rpm, to_strings,
 };
 use crate::{Machine, Tools};
+use zagent_config::sorted::CollectSorted;
 
 pub(crate) struct Dnf;
 
@@ -92,7 +93,10 @@ impl PkgProvider for Dnf {
         if group.is_empty() {
             return Err(FunctionError::failed(format!("Group '{name}' not found")));
         }
-        Ok(MEMBER_HEADINGS.into_iter().map(|(_, k)| (k, group.get(k).cloned().unwrap_or_default())).collect())
+        Ok(MEMBER_HEADINGS
+            .into_iter()
+            .map(|(_, k)| (k, group.get(k).cloned().unwrap_or_default()))
+            .into_map())
     }
 
     fn os_family(&self) -> &'static str {
@@ -267,7 +271,7 @@ pub(crate) fn parse_pkg_list(output: &str, provider: &dyn PkgProvider) -> Availa
         offer.versions.push(version.strip_prefix("0:").unwrap_or(version).to_owned());
     }
     for offer in all.values_mut() {
-        offer.versions.sort_by(|a, b| provider.version_scheme().compare(b, a));
+        zagent_config::sorted::sort_by(&mut offer.versions, |a, b| provider.version_scheme().compare(b, a));
         offer.candidate = offer.versions.first().cloned().unwrap_or_default();
     }
     all

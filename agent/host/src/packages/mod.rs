@@ -235,7 +235,9 @@ pub fn select_provider(machine: &Machine, asked: Option<&str>) -> Result<Selecte
     found.retain(|p| p.database_files().iter().any(|w| machine.exists(w)));
     // A host may have the tools of other families: dpkg on Fedora, dnf on openSUSE.
     let kin = parse_os_ids(&machine.read("/etc/os-release")?.unwrap_or_default());
-    found.sort_by_key(|p| !p.os_ids().iter().any(|k| kin.iter().any(|name| name == k)));
+    zagent_config::sorted::sort_by_key(&mut found, |p| {
+        !p.os_ids().iter().any(|k| kin.iter().any(|name| name == k))
+    });
     // Or only their database (rpm on Debian): the manager has to be there too, if any is.
     let first = found.iter().find_map(|p| {
         let program = p.program_names().iter().find(|name| machine.which(name).is_some())?;

@@ -198,7 +198,7 @@ pub(crate) fn parse_search(output: &str, provider: &dyn PkgProvider) -> Availabl
         }
     }
     for offer in all.values_mut() {
-        offer.versions.sort_by(|a, b| provider.version_scheme().compare(b, a));
+        zagent_config::sorted::sort_by(&mut offer.versions, |a, b| provider.version_scheme().compare(b, a));
         offer.candidate = offer.versions.first().cloned().unwrap_or_default();
     }
     all

@@ -138,7 +138,7 @@ pub fn list_runs(root: &Path) -> Result<Vec<UndoableRun>, FsError> {
         let changes = notes.records.iter().filter(|record| record.seq().is_some()).count();
         all.push(UndoableRun { run, started, changes, is_finished: notes.is_finished() });
     }
-    all.sort_by(|a, b| (a.started, &a.run).cmp(&(b.started, &b.run)));
+    zagent_config::sorted::sort_by(&mut all, |a, b| (a.started, &a.run).cmp(&(b.started, &b.run)));
     Ok(all)
 }
 

@@ -229,7 +229,7 @@ impl History {
     pub fn list_all(&self, limit: usize) -> Result<HistoryAnswer<Vec<RunSummary>>, HistoryError> {
         let HistoryAnswer { mut found, warnings } = self.list(usize::MAX)?;
         found.extend(self.dry_runs.read(self.keep)?.lines.into_iter().map(|line| line.stored.head));
-        found.sort_by_key(|head| std::cmp::Reverse(head.start()));
+        zagent_config::sorted::sort_by_key(&mut found, |head| std::cmp::Reverse(head.start()));
         found.truncate(limit);
         Ok(HistoryAnswer { found, warnings })
     }

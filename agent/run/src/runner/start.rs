@@ -111,7 +111,7 @@ impl<'p> Runner<'_, 'p> {
                 bare => is_meant(bare),
             })
         };
-        fired.sort_by_key(|chunk| place(chunk).unwrap_or(usize::MAX));
+        zagent_config::sorted::sort_by_key(&mut fired, |chunk| place(chunk).unwrap_or(usize::MAX));
         fired.into_iter().map(|chunk| format!("{}: {}", chunk.state, chunk.id)).collect()
     }
 

@@ -17,6 +17,7 @@ use crate::StateOutcome;
 use crate::converge::retry::StateRetry;
 use crate::outcome::{FileLines, IRREVERSIBLE, LEFT_ALONE, OutcomeDraft};
 use crate::runner::RunFs;
+use zagent_config::sorted::CollectSorted;
 use zagent_host::CancelToken;
 use zagent_host::fs::{FileSystem, Overlay};
 use zagent_host::undo::{
@@ -168,11 +169,11 @@ fn tags_for_id(notes: &JournalReader, run: &str, id: &str) -> Result<BTreeSet<St
     let id_of = |tag: &str| tag.split("_|-").nth(1).map(str::to_owned);
     let all = || notes.records().iter().filter_map(undo::JournalRecord::tag);
     let tags: BTreeSet<String> =
-        all().filter(|tag| *tag == id || id_of(tag).as_deref() == Some(id)).map(str::to_owned).collect();
+        all().filter(|tag| *tag == id || id_of(tag).as_deref() == Some(id)).map(str::to_owned).into_set();
     if !tags.is_empty() {
         return Ok(tags);
     }
-    let ids: BTreeSet<String> = all().filter_map(id_of).collect();
+    let ids: BTreeSet<String> = all().filter_map(id_of).into_set();
     Err(StateRunError::NoState { run: run.to_owned(), id: id.to_owned(), ids: ids.into_iter().collect() })
 }
 

@@ -21,6 +21,7 @@ use super::progress::{self, RolloutProgress};
 use super::{load_record, record_text};
 use crate::output::{OutputFormat, Ui, one_line};
 use zagent_config::error_chain;
+use zagent_config::sorted::CollectSorted;
 use zagent_daemon::drive_loop::{DriveEvent, DriveLoop, DrivePolicy, DriveReporter};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::CancelToken;
@@ -258,7 +259,7 @@ impl ForegroundDrive<'_> {
         let is_alone = ids.len() <= 1;
         let live = |id: &RolloutId| (id.clone(), RolloutProgress::new(self.format, !is_alone, ui));
         let mut printer = DrivePrinter {
-            live: ids.iter().map(live).collect(),
+            live: ids.iter().map(live).into_map(),
             ui,
             last: BTreeMap::new(),
             done: Vec::new(),

@@ -125,7 +125,7 @@ fn pick_record(
         return load_record(records, id);
     }
     let mut all = records.list().map_err(to_agent_error)?;
-    all.sort_by_key(|held| held.value.created);
+    zagent_config::sorted::sort_by_key(&mut all, |held| held.value.created);
     let now = Timestamp::now();
     let active: Vec<String> =
         all.iter().filter(|h| is_active(&h.value, now)).map(|h| h.value.id.to_string()).collect();

@@ -16,6 +16,7 @@ use super::rollout_view::RolloutView;
 use super::{is_clock_done, pick_record, record_text};
 use crate::cli::warn;
 use crate::output::{OutputFormat, Paint, TextTable, Ui};
+use zagent_config::sorted::CollectSorted;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::span_text;
 use zagent_host::timezone::local_zone;
@@ -106,7 +107,7 @@ impl StatusFacts {
         let waits = |(node, report): (&NodeId, &NodeReport)| {
             Some((node.clone(), report.waits.get(&record.id)?.clone()))
         };
-        let waits: BTreeMap<NodeId, String> = self.reports.iter().filter_map(waits).collect();
+        let waits: BTreeMap<NodeId, String> = self.reports.iter().filter_map(waits).into_map();
         let refused = self.refused.iter().map(|one| object!({"node": one.node, "why": one.why}));
         data["signatures"] = object!({
             "signers": self.signatures.signers, "needed": self.signatures.needed,
@@ -114,7 +115,7 @@ impl StatusFacts {
         data["waits"] = object!(waits);
         let nodes = record.batches.iter().flatten();
         let runs: BTreeMap<&NodeId, Option<String>> =
-            nodes.map(|node| (node, self.reports.get(node).and_then(running_version))).collect();
+            nodes.map(|node| (node, self.reports.get(node).and_then(running_version))).into_map();
         data["runs"] = object!(runs);
         data["refused_reports"] = refused.collect();
         data
@@ -143,7 +144,7 @@ impl RolloutListArgs {
         let settings = self.place.settings()?;
         let mut all =
             board_args::open_records_for_review(&settings)?.list().map_err(board_args::to_agent_error)?;
-        all.sort_by_key(|held| std::cmp::Reverse(held.value.created));
+        zagent_config::sorted::sort_by_key(&mut all, |held| std::cmp::Reverse(held.value.created));
         let now = Timestamp::now();
         let shown: Vec<&RolloutRecord> = all
             .iter()

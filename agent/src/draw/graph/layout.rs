@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use zagent_compiler::Plan;
+use zagent_config::sorted::CollectSorted;
 
 /// Width of a box.
 pub(super) const BOX_W: f64 = 226.0;
@@ -109,7 +110,7 @@ fn column_left(column: usize) -> f64 {
 
 /// The column of each connected chunk, and the level that each column shows.
 fn used_levels(plan: &Plan) -> (Vec<Option<usize>>, Vec<usize>) {
-    let connected: BTreeSet<usize> = plan.graph.edges.iter().flat_map(|e| [e.from, e.to]).collect();
+    let connected: BTreeSet<usize> = plan.graph.edges.iter().flat_map(|e| [e.from, e.to]).into_set();
     let mut of_chunk = vec![None; plan.chunks.len()];
     let mut numbers = Vec::new();
     for (number, level) in plan.graph.levels.iter().enumerate() {
@@ -188,7 +189,7 @@ impl LayoutColumns {
                         (mean(near.iter().map(|n| rank[*n])).unwrap_or(rank[s]), s)
                     })
                     .collect();
-                keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+                zagent_config::sorted::sort_by(&mut keyed, |a, b| a.0.total_cmp(&b.0));
                 self.columns[c] = keyed.into_iter().map(|(_, s)| s).collect();
                 self.rank_column(c, &mut rank);
             }

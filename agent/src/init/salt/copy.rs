@@ -115,7 +115,7 @@ impl TreeCopy {
         for entry in fs::read_dir(from).map_err(InitError::io("read", from))? {
             entries.push(entry.map_err(InitError::io("read", from))?);
         }
-        entries.sort_by_key(fs::DirEntry::file_name);
+        zagent_config::sorted::sort_by_key(&mut entries, fs::DirEntry::file_name);
         for entry in entries {
             let (path, to) = (entry.path(), into.join(entry.file_name()));
             let kind = entry.file_type().map_err(InitError::io("read", &path))?;

@@ -274,6 +274,6 @@ fn add_use(all: &mut BTreeMap<String, FunctionUse>, name: String, level: Support
 
 fn sort_by_use(all: BTreeMap<String, FunctionUse>) -> Vec<FunctionUse> {
     let mut list: Vec<FunctionUse> = all.into_values().collect();
-    list.sort_by_key(|u| std::cmp::Reverse(u.places.len()));
+    zagent_config::sorted::sort_by_key(&mut list, |u| std::cmp::Reverse(u.places.len()));
     list
 }

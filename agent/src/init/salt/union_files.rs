@@ -28,7 +28,7 @@ impl UnionFiles {
             roots.iter().fold(DirFiles::new(), with)
         };
         let mut envs: Vec<String> = roots.iter().map(|(env, _)| env.clone()).collect();
-        envs.sort_by_key(|env| env != BASE_ENV);
+        zagent_config::sorted::sort_by_key(&mut envs, |env| env != BASE_ENV);
         Self { layers: (0..deepest).map(layer).collect(), envs }
     }
 

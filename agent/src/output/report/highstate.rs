@@ -147,7 +147,7 @@ fn write_nested(out: &mut String, value: &Value, indent: usize, prefix: &str, pa
             }
             let mut entries: Vec<(String, &Value)> =
                 map.iter().map(|(k, v)| (zagent_config::value::python_str(k), v)).collect();
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            zagent_config::sorted::sort_by(&mut entries, |a, b| a.0.cmp(&b.0));
             for (key, value) in entries {
                 let key = paint.cyan(format!("{prefix}{}", sanitize(&key)));
                 let _ = writeln!(out, "{:indent$}{key}:", "");

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use zagent_config::sorted::CollectSorted;
 use zagent_run::{SkipReason, StateOutcome, StateStatus};
 
 /// Salt's text before the failed requisites.
@@ -53,7 +54,7 @@ impl<'r> BlameMap<'r> {
             StateStatus::Failed => BTreeSet::from([state.id.as_str()]),
             StateStatus::Skipped => {
                 let names = state.comment.strip_prefix(SALT_REQUISITE_FAILED).unwrap_or_default();
-                names.split(", ").filter_map(|n| self.0.get(n.trim())).flatten().copied().collect()
+                names.split(", ").filter_map(|n| self.0.get(n.trim())).flatten().copied().into_set()
             }
             _ => return BTreeSet::new(),
         };

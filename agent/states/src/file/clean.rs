@@ -13,6 +13,7 @@ use super::filter::PathFilter;
 use super::recurse;
 use super::walk::{self, WalkLevel};
 use crate::{ChunkArgs, StateCtx, StateError};
+use zagent_config::sorted::CollectSorted;
 use zagent_host::fs::FileKind;
 
 /// What is kept in a directory.
@@ -92,7 +93,7 @@ impl KeptPaths {
 
 /// Of several paths those that are not below another one.
 pub(crate) fn topmost<'p>(paths: &[&'p Path]) -> Vec<&'p Path> {
-    let all: BTreeSet<&Path> = paths.iter().copied().collect();
+    let all: BTreeSet<&Path> = paths.iter().copied().into_set();
     all.iter().copied().filter(|path| !path.ancestors().skip(1).any(|above| all.contains(above))).collect()
 }
 

@@ -14,6 +14,7 @@ use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
     Verdict,
 };
+use zagent_config::sorted::CollectSorted;
 use zagent_host::timezone::zone_of;
 
 /// Backups to thin out.
@@ -106,13 +107,13 @@ impl RetentionRule {
     /// The backups that it keeps: the oldest one of each of the newest spans.
     fn select_kept(self, backups: &BTreeMap<(DateTime, i128), String>, count: usize) -> BTreeSet<String> {
         if self == Self::Each {
-            return backups.values().rev().take(count).cloned().collect();
+            return backups.values().rev().take(count).cloned().into_set();
         }
         let mut first: BTreeMap<[i64; 4], &String> = BTreeMap::new();
         for ((time, _), name) in backups {
             first.entry(self.span(*time)).or_insert(name);
         }
-        first.into_values().rev().take(count).cloned().collect()
+        first.into_values().rev().take(count).cloned().into_set()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
     StateModule, Undoable,
 };
+use zagent_config::sorted::CollectSorted;
 use zagent_host::Tools;
 
 /// Parameters of a zone that are lists, and how `firewall-cmd` calls one of them.
@@ -146,9 +147,9 @@ impl FirewalldState {
 fn parse_list(text: &str, option: &str) -> BTreeSet<String> {
     let text = text.trim();
     if matches!(option, "rich-rule" | "forward-port") {
-        text.lines().map(|l| l.trim().to_owned()).filter(|l| !l.is_empty()).collect()
+        text.lines().map(|l| l.trim().to_owned()).filter(|l| !l.is_empty()).into_set()
     } else {
-        text.split_whitespace().map(str::to_owned).collect()
+        text.split_whitespace().map(str::to_owned).into_set()
     }
 }
 
@@ -267,7 +268,7 @@ impl Undoable for FirewalldUndo {
             let set = |key: &str| {
                 to.get(key)
                     .and_then(Value::as_list)
-                    .map(|l| l.iter().filter_map(Value::as_str).map(str::to_owned).collect::<BTreeSet<_>>())
+                    .map(|l| l.iter().filter_map(Value::as_str).map(str::to_owned).into_set())
             };
             let lists = Self::list_options(kind)
                 .iter()

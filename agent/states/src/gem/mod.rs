@@ -14,6 +14,7 @@ use crate::shared::lang_pkg_state::{
 use crate::shared::pep440::satisfies;
 use crate::shared::planned_state::to_strings;
 use crate::{BuildResult, ChunkArgs, StateError, StateModule};
+use zagent_config::sorted::CollectSorted;
 use zagent_host::refuse_option;
 use zagent_host::temp_file::PrivateTempFile;
 use zagent_host::{Machine, Tools};
@@ -165,7 +166,7 @@ pub(crate) fn parse_list(out: &str) -> InstalledVersions {
         });
         Some((name.to_owned(), versions.collect()))
     };
-    out.lines().filter_map(one).collect()
+    out.lines().filter_map(one).into_map()
 }
 
 /// The module `gem`.

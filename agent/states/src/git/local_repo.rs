@@ -9,6 +9,7 @@ use super::latest::{ForceReset, GitLatest};
 use super::remote_rev::{RemoteRev, RevKind};
 use super::short_rev;
 use crate::StateError;
+use zagent_config::sorted::CollectSorted;
 use zagent_host::git::GitCli;
 
 /// How the local repository stands.
@@ -52,7 +53,7 @@ impl LocalRepo {
             has_branch = there.is_some();
             base = there.or_else(|| wanted.commit.clone());
         }
-        let tags: BTreeSet<String> = git.list_refs(dir, "refs/tags/")?.into_iter().collect();
+        let tags: BTreeSet<String> = git.list_refs(dir, "refs/tags/")?.into_iter().into_set();
         let commit = wanted.commit.as_deref().unwrap_or_default();
         let here = !commit.is_empty() && verify(&format!("{commit}^{{commit}}"))?.is_some();
         let has_commit = here && is_ref_current(latest, &verify, wanted, commit)?;

@@ -15,6 +15,7 @@ use crate::shared::lang_pkg_state::{
 };
 use crate::shared::planned_state::to_strings;
 use crate::{BuildResult, ChunkArgs, StateError, StateModule};
+use zagent_config::sorted::CollectSorted;
 use zagent_host::Tools;
 use zagent_host::command_options::value_text;
 use zagent_host::refuse_option;
@@ -150,7 +151,7 @@ pub(crate) fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> 
         .into_iter()
         .flat_map(Map::iter)
         .filter_map(one)
-        .collect())
+        .into_map())
 }
 
 /// The module `npm`.

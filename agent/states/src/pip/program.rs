@@ -7,6 +7,7 @@ use zagent_config::{FunctionError, Value};
 use crate::shared::lang_pkg::{InstalledVersions, LangPkgProgram, LangPkgProvider, missing_program};
 use crate::shared::pep440::normalize_name;
 use crate::shared::planned_state::to_strings;
+use zagent_config::sorted::CollectSorted;
 use zagent_host::{Machine, Tools};
 
 /// The program `pip`.
@@ -77,5 +78,5 @@ pub(crate) fn parse_list(out: &str) -> Result<InstalledVersions, FunctionError> 
         let text = |key: &str| v.get(key).and_then(Value::as_str).map(str::to_owned);
         Some((normalize_name(&text("name")?), vec![text("version")?]))
     };
-    Ok(json.as_list().into_iter().flat_map(|l| l.iter()).filter_map(one).collect())
+    Ok(json.as_list().into_iter().flat_map(|l| l.iter()).filter_map(one).into_map())
 }

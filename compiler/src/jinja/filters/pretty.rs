@@ -71,7 +71,7 @@ impl PrettyReader<'_> {
             keyed.push((order, repr(&key), self.node(&item, depth + 1)?));
         }
         // Keys in Python's order; keys of different types are ordered by type name.
-        keyed.sort_by(|(a, ..), (b, ..)| {
+        zagent_config::sorted::sort_by(&mut keyed, |(a, ..), (b, ..)| {
             let by_type = (a.type_name(), a.kind()).cmp(&(b.type_name(), b.kind()));
             if by_type.is_eq() { a.py_cmp(b).unwrap_or(by_type) } else { by_type }
         });

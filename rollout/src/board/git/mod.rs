@@ -340,7 +340,7 @@ impl Board for GitBoard {
                 }
             }
         }
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        zagent_config::sorted::sort_by(&mut all, |(a, _), (b, _)| a.cmp(b));
         self.skipped = left_out;
         Ok(all)
     }

@@ -1,6 +1,7 @@
 //! The files in which a distribution names itself into key and value pairs.
 
 use std::collections::BTreeMap;
+use zagent_config::sorted::CollectSorted;
 
 /// Pairs of an `os-release` file, quotes and escapes taken off.
 pub(crate) fn os_release(text: &str) -> BTreeMap<&str, String> {
@@ -10,7 +11,7 @@ pub(crate) fn os_release(text: &str) -> BTreeMap<&str, String> {
             let is_name = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             is_name.then(|| (key, unescaped(unquoted(value.trim_end()))))
         })
-        .collect()
+        .into_map()
 }
 
 fn unquoted(value: &str) -> &str {
@@ -50,7 +51,7 @@ pub(crate) fn lsb_release(text: &str) -> BTreeMap<String, String> {
             let end = value.find(|c| !is_plain(c)).unwrap_or(value.len());
             (end > 0).then(|| (key.to_ascii_lowercase(), value[..end].trim_end().to_owned()))
         })
-        .collect()
+        .into_map()
 }
 
 /// `NAME release VERSION (CODENAME)`, as in `/etc/centos-release` and in `PRETTY_NAME`.

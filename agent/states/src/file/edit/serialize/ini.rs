@@ -89,7 +89,7 @@ pub(crate) fn write(value: &Value, style: &ConfigparserStyle) -> Result<String, 
             None => named.push((name, options)),
         }
     }
-    named.sort_by_key(|(name, _)| !is_default(name));
+    zagent_config::sorted::sort_by_key(&mut named, |(name, _)| !is_default(name));
     for (name, options) in named.iter().filter(|(name, options)| !is_default(name) || !options.is_empty()) {
         out.push_str(&format!("[{name}]\n"));
         for (key, value) in options {
