@@ -9,7 +9,9 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A crate of ours and those of ours it may name, from the bottom up.
-const MAY_NAME: [(&str, &[&str]); 10] = [
+const MAY_NAME: [(&str, &[&str]); 11] = [
+    // In the place of the crate of this name, for `async-nats`.
+    ("regex", &[]),
     ("zagent-config", &[]),
     ("zagent-compiler", &["zagent-config"]),
     ("zagent-cache", &["zagent-config"]),
