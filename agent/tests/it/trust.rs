@@ -2,11 +2,16 @@
 //! attacker can push any ref, as with a stolen login of the forge, and has the keys that the case names.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use zagent_cache::testing::GitHttpServer;
 use zagent_cache::trust;
+use zagent_rollout::acceptance::sign_order;
+use zagent_rollout::record::{Component, RECORD_SCHEMA, RolloutMode, RolloutRecord, RolloutStatus};
+use zagent_rollout::stored_record::record_text;
+use zagent_rollout::{BatchSize, Span};
 
 /// The program.
 const ZAGENT: &str = env!("CARGO_BIN_EXE_zagent");
@@ -268,22 +273,22 @@ fn unsigned_refs_are_ignored_unless_they_are_named() {
     let evil = site.commit(None);
     site.push("HEAD:refs/heads/testing/node");
     site.takes("good");
-    let record = format!(
-        "schema: 1\nid: r\ncomponent: states\nto: {evil}\ntarget: '*'\nbatch_size: 1\nmode: driver\nbatches: [[node]]\n\
-         current_batch: 0\nphase: apply\nstate: rolling\ncreated: 2026-01-01T00:00:00Z\nserial: 1\n"
-    );
-    site.git(&["switch", "-q", "--orphan", "r"]);
-    fs::write(site.path("work/rollout.yaml"), record).unwrap();
-    site.commit(None);
-    site.push("HEAD:refs/heads/rollout/r");
+    // An order that is due, for a commit that the server has: obeyed only where the key is set.
+    order(&site, "r", &evil, false, &[]);
     site.takes("good");
     let config = site.path("zagent.yaml").display().to_string();
     let status = site.zagent(&["status", "--config", &config]);
     let said = String::from_utf8(status.stdout).unwrap();
     assert!(said.contains("`trust.require: none`") && said.contains("`trust.unsigned_refs`"), "{said}");
-    // Asked for by name.
+    // Asked for by name, one and the other.
     site.configure("trust: {unsigned_refs: [testing]}\n");
     site.takes("evil");
+    site.push(":refs/heads/testing/node");
+    fs::remove_dir_all(site.path("root")).unwrap();
+    site.takes("good");
+    site.configure("trust: {unsigned_refs: [rollout]}\n");
+    let (_, said) = site.turn();
+    assert_eq!(site.marker(), "evil", "the same record is obeyed: {said}");
 }
 
 /// An unsigned commit that changes nothing, on a history of its own and dated in the future: nodes are not locked out.
@@ -334,4 +339,179 @@ fn the_end_of_a_manifest_is_announced_at_every_run() {
         let said = String::from_utf8(done.stdout).unwrap();
         assert!(said.contains("expires in 2 days"), "{command}: {said}");
     }
+}
+
+/// An order for a commit, as one wave by the clock that is due: signed by these people, written by the driver.
+fn order(site: &Site, id: &str, to: &str, anyway: bool, people: &[&str]) {
+    let now = jiff::Timestamp::now();
+    let mut record: RolloutRecord = serde_json::from_value(serde_json::json!({
+        "schema": RECORD_SCHEMA,
+        "id": id,
+        "component": Component::States,
+        "to": to,
+        "target": "*",
+        "batch_size": BatchSize::Nodes(1),
+        "soak_time": Span::seconds(1),
+        "batch_pause": Span::seconds(0),
+        "max_failed": 1,
+        "max_silent": 0,
+        "mode": RolloutMode::Clock,
+        "anyway": anyway,
+        "state": RolloutStatus::Rolling,
+        "created": now,
+        "started": now - jiff::SignedDuration::from_mins(1),
+        "expires": now + jiff::SignedDuration::from_hours(24),
+        "serial": 1,
+    }))
+    .unwrap();
+    for who in people {
+        sign_order(&mut record, &site.path(who)).unwrap();
+    }
+    fs::write(site.path("rollout.yaml"), record_text(&record).unwrap()).unwrap();
+    let blob = site.git(&["hash-object", "-w", "../rollout.yaml"]);
+    site.git(&["read-tree", "--empty"]);
+    site.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},rollout.yaml")]);
+    let tree = site.git(&["write-tree"]);
+    site.git(&["read-tree", "HEAD"]);
+    let text = format!(
+        "tree {tree}\nauthor a <a@example.org> {0} +0000\ncommitter a <a@example.org> {0} +0000\n",
+        now.as_second()
+    );
+    let body = "\nrecord\n";
+    let signature =
+        trust::sign(&site.path("driver"), trust::RECORD_NAMESPACE, format!("{text}{body}").as_bytes())
+            .unwrap();
+    let object = format!("{text}gpgsig {}\n{body}", signature.trim_end().replace('\n', "\n "));
+    fs::write(site.path("commit"), object).unwrap();
+    let commit = site.git(&["hash-object", "-t", "commit", "-w", "../commit"]);
+    site.push(&format!("{commit}:refs/heads/rollout/{id}"));
+}
+
+/// A node that takes signed manifests from serial 2 on, whose orders alice and the driver sign.
+fn ordered_site(threshold: usize) -> Site {
+    let site = Site::new();
+    let signers = fs::read_to_string(site.path("signers")).unwrap();
+    fs::write(site.path("record_signers"), format!("{signers}driver {}\n", site.public("driver"))).unwrap();
+    // Manifests are signed by alice alone; the threshold is for both kinds, so a second person signs them too.
+    trust::create_key(&site.path("bob")).unwrap();
+    fs::write(site.path("signers"), format!("{signers}bob {}\n", site.public("bob"))).unwrap();
+    site.configure(&format!(
+        "trust: {{require: manifest, allowed_signers: $D/signers, min_serial: 2, threshold: {threshold}}}\n\
+         rollout: {{allowed_signers: $D/record_signers}}\n"
+    ));
+    site
+}
+
+/// A revision with a manifest that alice and bob sign; `expired` ends it in the past.
+fn revision(site: &Site, text: &str, expired: bool) -> String {
+    site.write(text);
+    let done = site.zagent(&["manifest", "write", "--drop-signatures", "--expires", "9d"]);
+    assert!(done.status.success(), "{done:?}");
+    if expired {
+        let manifest = fs::read_to_string(site.path("work/manifest.yaml")).unwrap();
+        let ended = |line: &str| {
+            if line.starts_with("expires:") {
+                "expires: 2020-01-01T00:00:00Z\n".to_owned()
+            } else {
+                format!("{line}\n")
+            }
+        };
+        fs::write(site.path("work/manifest.yaml"), manifest.lines().map(ended).collect::<String>()).unwrap();
+    }
+    for who in ["alice", "bob"] {
+        let key = site.path(who).display().to_string();
+        let done = site.zagent(&["manifest", "sign", "--key", &key, "--as", who]);
+        assert!(done.status.success(), "{done:?}");
+    }
+    site.commit(None)
+}
+
+/// `anyway` lets an order go back to an older revision, and never below `trust.min_serial`, nor to an expired manifest.
+#[test]
+fn anyway_goes_below_no_expired_manifest_and_no_minimum_serial() {
+    let site = ordered_site(1);
+    let below = revision(&site, "below", false);
+    let good = revision(&site, "good", false);
+    let expired = revision(&site, "expired", true);
+    revision(&site, "newest", false);
+    site.push("HEAD:refs/heads/main");
+    site.takes("newest");
+    for (id, to, why) in [("r1", &below, "`trust.min_serial` requires 2"), ("r2", &expired, "expired")] {
+        order(&site, id, to, true, &["alice"]);
+        let (_, said) = site.turn();
+        assert_eq!(site.marker(), "newest", "{id}: {said}");
+        let config = site.path("zagent.yaml").display().to_string();
+        let status = site.zagent(&["status", "--config", &config]);
+        let told = format!("{said}{}", String::from_utf8_lossy(&status.stdout));
+        assert!(told.contains(why), "{id}: {told}");
+        site.push(&format!(":refs/heads/rollout/{id}"));
+        site.turn();
+    }
+    // The same order for what may be taken is obeyed.
+    order(&site, "r3", &good, true, &["alice"]);
+    let (_, said) = site.turn();
+    assert_eq!(site.marker(), "good", "{said}");
+}
+
+/// With a threshold of 1 the key of a driver can also sign orders, for revisions that others signed; with 2 it cannot alone.
+#[test]
+fn the_key_of_a_driver_orders_alone_only_with_a_threshold_of_one() {
+    for (threshold, people, takes) in
+        [(1, &["driver"][..], "good"), (2, &["driver"], "newest"), (2, &["driver", "alice"], "good")]
+    {
+        let site = ordered_site(threshold);
+        revision(&site, "unused", false);
+        let good = revision(&site, "good", false);
+        revision(&site, "newest", false);
+        site.push("HEAD:refs/heads/main");
+        site.takes("newest");
+        order(&site, "r1", &good, true, people);
+        let (_, said) = site.turn();
+        assert_eq!(site.marker(), takes, "{threshold} {people:?}: {said}");
+    }
+}
+
+/// The webhook `expiry`: called by the run that sees the end coming, and once a day.
+#[test]
+fn the_end_of_a_manifest_calls_the_webhook() {
+    let site = Site::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let (tell, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (mut text, mut part) = (String::new(), [0; 4096]);
+            let body = loop {
+                let read = stream.read(&mut part).unwrap();
+                text += &String::from_utf8_lossy(&part[..read]);
+                let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+                if let Some(body) =
+                    body.and_then(|body| serde_json::from_str::<serde_json::Value>(&body).ok())
+                {
+                    break body;
+                }
+                assert!(read > 0, "cut off: {text}");
+            };
+            let _ = stream
+                .write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            if tell.send(body).is_err() {
+                return;
+            }
+        }
+    });
+    site.configure(&format!("{MANIFEST}webhooks: [{{url: '{url}'}}]\n"));
+    for (text, expires) in [("one", "30d"), ("two", "3d")] {
+        site.write(text);
+        site.sign_manifest(&["--expires", expires]);
+        site.commit(None);
+        site.push("HEAD:refs/heads/main");
+        site.takes(text);
+    }
+    let event = heard.recv_timeout(std::time::Duration::from_secs(20)).expect("a call");
+    assert_eq!(event["event"], "expiry", "{event:#}");
+    let message = event["message"].as_str().unwrap_or_default();
+    assert!(message.contains("expires in 2 days"), "{event:#}");
+    // Not at every run: the next call is due tomorrow.
+    site.takes("two");
+    assert!(heard.try_recv().is_err());
 }
