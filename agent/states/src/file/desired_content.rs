@@ -44,7 +44,7 @@ enum ContentOrigin {
     /// An empty list of sources, and whether contents are given beside it.
     NoSource(bool),
     /// Made by the state itself, to the byte.
-    Text(Arc<str>),
+    Text(ContentBytes),
 }
 
 /// What a template sees beside the host's own variables.
@@ -146,8 +146,20 @@ impl DesiredContent {
     /// # Errors
     /// Fails when that cannot be understood.
     pub(crate) fn from_text(args: &ChunkArgs<'_>, text: Arc<str>) -> Result<Self, StateError> {
+        Self::exact(args, ContentBytes::Text(text))
+    }
+
+    /// Bytes that are written as they are.
+    ///
+    /// # Errors
+    /// Fails when what the state says about the encoding cannot be understood.
+    pub(crate) fn from_bytes(args: &ChunkArgs<'_>, bytes: Arc<[u8]>) -> Result<Self, StateError> {
+        Self::exact(args, ContentBytes::Shared(bytes))
+    }
+
+    fn exact(args: &ChunkArgs<'_>, bytes: ContentBytes) -> Result<Self, StateError> {
         let (template, variables) = (None, TemplateVariables::default());
-        Ok(Self { origin: ContentOrigin::Text(text), template, variables, ..Self::read(args)? })
+        Ok(Self { origin: ContentOrigin::Text(bytes), template, variables, ..Self::read(args)? })
     }
 
     /// True when the state says what the file holds.
@@ -184,9 +196,8 @@ impl DesiredContent {
             ContentOrigin::Source(sources) => {
                 return self.content_from_source(ctx, env, file, sources).map(Some);
             }
-            ContentOrigin::Text(text) => {
-                let bytes =
-                    self.encode_bytes(ContentBytes::Text(Arc::clone(text))).map_err(unmanageable_error)?;
+            ContentOrigin::Text(bytes) => {
+                let bytes = self.encode_bytes(bytes.clone()).map_err(unmanageable_error)?;
                 return Ok(Some(RenderedContent { bytes, mode: None }));
             }
             ContentOrigin::Contents(value) => (value.clone(), "'contents'".to_owned()),

@@ -72,6 +72,11 @@ pub(crate) fn build_from_text(args: &ChunkArgs<'_>, text: &str) -> BuildResult {
     Ok(Box::new(FileManaged::with_content(args, DesiredContent::from_text(args, text.into())?)?))
 }
 
+/// Makes the state of a file that holds exactly these bytes.
+pub(crate) fn build_from_bytes(args: &ChunkArgs<'_>, bytes: Arc<[u8]>) -> BuildResult {
+    Ok(Box::new(FileManaged::with_content(args, DesiredContent::from_bytes(args, bytes)?)?))
+}
+
 impl FileManaged {
     fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         Self::with_content(args, DesiredContent::read(args)?)

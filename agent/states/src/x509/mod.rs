@@ -1,40 +1,45 @@
-//! States of the module `x509`: private keys, requests, certificates and lists of revoked ones, by the program `openssl`.
+//! States of the module `x509`: private keys, requests, certificates and lists of revoked ones.
 //!
-//! Law: what would be made now is compared with what exists; only serial numbers, dates and signatures may differ.
-//! Files are read and written through the context, so that a dry run predicts a whole chain of them (held by
-//! `a_key_a_request_and_a_signed_certificate`).
+//! Structure is read, compared and written here, in DER; keys are made and used by the program `openssl`, which knows all
+//! their kinds, digests and encryptions. Nothing is parsed out of text that is meant for people.
+//!
+//! Law: what is declared is compared with what exists field by field; only dates, signatures and a serial number that is
+//! not declared may differ. Files are read and written through the context, so that a dry run predicts a whole chain of
+//! them (held by `a_key_a_request_and_a_signed_certificate`).
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "certificates are valid for a time; openssl gets files of its own"
-)]
-
+mod compare;
+mod der;
+mod distribution_point;
+mod evaluate;
+mod extension;
 pub(crate) mod functions;
-pub(crate) mod openssl;
+mod general_name;
+mod material;
+mod name;
+mod openssl;
+mod pem;
+mod policy;
+mod read;
+mod render;
+mod workbench;
 
-pub(crate) mod crl;
-pub(crate) mod pem;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::path::PathBuf;
 
-use jiff::Timestamp;
-use zagent_config::{Map, Value};
+use zagent_compiler::{Chunk, Compat};
+use zagent_config::{FunctionError, Map, Value, error_chain};
 
-use crate::file::parents;
+use self::evaluate::Evaluation;
+use self::workbench::Workbench;
+use crate::file::managed;
 use crate::x509::openssl::OpenSsl;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
-    StateModule,
+    StateModule, Verdict,
 };
-use zagent_host::Machine;
-use zagent_host::fs::FileMeta;
-use zagent_host::machine::account_ids;
-
-/// How long a certificate is good for, and when it is made anew, in days.
-const DEFAULT_DAYS_VALID: i64 = 365;
-const DEFAULT_DAYS_REMAINING: i64 = 90;
+use zagent_host::fs::{FileKind, FileMeta};
 
 /// The module `x509`.
 pub(crate) const MODULE: StateModule = StateModule {
@@ -45,6 +50,26 @@ pub(crate) const MODULE: StateModule = StateModule {
     description: include_str!("description.txt"),
 };
 
+/// Arguments that are those of `file.managed`.
+const FILE_ARGS: [&str; 14] = [
+    "user",
+    "group",
+    "mode",
+    "attrs",
+    "makedirs",
+    "dir_mode",
+    "backup",
+    "create",
+    "follow_symlinks",
+    "check_cmd",
+    "tmp_dir",
+    "tmp_ext",
+    "selinux",
+    "encoding_errors",
+];
+/// The mode of a private key.
+const KEY_MODE: &str = "0400";
+
 /// The state that a function of this module makes; nothing when there is no such function.
 fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let kind = match fun {
@@ -52,10 +77,18 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
         "csr_managed" => X509Kind::Csr,
         "certificate_managed" => X509Kind::Certificate,
         "crl_managed" => X509Kind::Crl,
-        "pem_managed" => X509Kind::Pem,
+        "pem_managed" => return Some(build_pem(args)),
         _ => return None,
     };
     Some(X509Managed::from_args(kind, args).map(|s| Box::new(s) as Box<dyn State>))
+}
+
+/// `pem_managed` is `file.managed` with a text that is put in order.
+fn build_pem(args: &ChunkArgs<'_>) -> BuildResult {
+    let text = args.text("text")?.ok_or_else(|| StateError::new("`text` is missing"))?;
+    let text = pem::pem_entry(&text, None)?;
+    let chunk = file_chunk(args.chunk, X509Kind::Pem);
+    managed::build_from_text(&ChunkArgs::new(&chunk), &text)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,222 +110,244 @@ impl X509Kind {
             Self::Pem => "file",
         }
     }
+
+    const fn encodings(self) -> &'static [&'static str] {
+        match self {
+            Self::PrivateKey => &["der", "pem", "pkcs12"],
+            Self::Certificate => &["der", "pem", "pkcs7_der", "pkcs7_pem", "pkcs12"],
+            Self::Csr | Self::Crl | Self::Pem => &["der", "pem"],
+        }
+    }
+}
+
+/// The chunk of the `file.managed` that writes the file.
+fn file_chunk(chunk: &Chunk, kind: X509Kind) -> Chunk {
+    let mut file = chunk.clone();
+    (file.state, file.fun) = ("file".into(), "managed".into());
+    file.args = Map::from_iter([("show_changes", false)]);
+    for key in FILE_ARGS {
+        if let Some(value) = chunk.args.get(key) {
+            file.args.insert(key, value.clone());
+        }
+    }
+    if let Some(encoding) = chunk.args.get("file_encoding") {
+        file.args.insert("encoding", encoding.clone());
+    }
+    if let Some(name) = chunk.args.get("name") {
+        file.args.insert("name", name.clone());
+    }
+    if kind == X509Kind::PrivateKey && !file.args.get("mode").is_some_and(Value::is_truthy) {
+        file.args.insert("mode", KEY_MODE);
+    }
+    file
 }
 
 struct X509Managed {
     kind: X509Kind,
     path: PathBuf,
+    /// The path as it is written.
+    name: String,
     args: Map,
-    user: Option<String>,
-    group: Option<String>,
-    mode: Option<u32>,
-    makedirs: bool,
-    /// What was made when it was looked at; what is written is the same.
-    new_pem: Option<String>,
+    encoding: String,
+    follow: bool,
+    file: Box<Chunk>,
 }
 
 impl X509Managed {
     fn from_args(kind: X509Kind, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let path = args.path("name")?.ok_or_else(|| StateError::new("a path is needed"))?;
-        for key in ["ca_server", "copypath", "prepend_cn", "not_before", "not_after"] {
-            if args.get(key).is_some_and(Value::is_truthy) {
+        if args.get("ca_server").is_some_and(Value::is_truthy) {
+            return Err(StateError::new(
+                "`ca_server` is not supported: a key and certificate on this host sign",
+            ));
+        }
+        let encoding = args.text("encoding")?.unwrap_or_else(|| "pem".into());
+        if !kind.encodings().contains(&encoding.as_str()) {
+            let valid = kind.encodings().join(", ");
+            return Err(StateError::new(format!("Invalid value '{encoding}' for encoding. Valid: {valid}")));
+        }
+        let mut own = args.chunk.args.clone();
+        workbench::modernize(&mut own);
+        if let Some(bits) = own.remove("bits").filter(|_| kind == X509Kind::PrivateKey) {
+            own.insert("keysize", bits);
+        }
+        Ok(Self {
+            kind,
+            name: args.name(),
+            path,
+            args: own,
+            encoding,
+            follow: args.flag("follow_symlinks", true),
+            file: Box::new(file_chunk(args.chunk, kind)),
+        })
+    }
+
+    /// The file without its content, or with it.
+    fn file_state(&self, content: Option<Vec<u8>>) -> BuildResult {
+        let mut chunk = (*self.file).clone();
+        match content {
+            Some(bytes) => managed::build_from_bytes(&ChunkArgs::new(&chunk), bytes.into()),
+            None => {
+                chunk.args.insert("replace", false);
+                managed::build(&ChunkArgs::new(&chunk))
+            }
+        }
+    }
+
+    /// What is there now, and whether a link stands in its place that is not to be followed.
+    fn current_bytes(&self, ctx: &StateCtx<'_>) -> Result<(Option<Vec<u8>>, bool), StateError> {
+        let is_link = ctx.fs.lstat(&self.path)?.is_some_and(|found| found.kind == FileKind::Link);
+        if is_link && !self.follow {
+            return Ok((None, true));
+        }
+        let is_file = ctx.fs.stat(&self.path)?.is_some_and(|found| found.kind == FileKind::File);
+        Ok((if is_file { Some(ctx.fs.read(&self.path)?) } else { None }, false))
+    }
+
+    /// The arguments, with those of a signing policy over them.
+    fn with_policy(&self, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
+        let mut all = self.args.clone();
+        let Some(name) = workbench::text(&all, "signing_policy") else { return Ok(all) };
+        const POLICIES: &str = "x509_signing_policies";
+        let in_pillar = ctx.pillar.get(POLICIES).and_then(|p| p.get(&name)).cloned();
+        let in_options = || {
+            let call = zagent_compiler::FunctionCall {
+                function: "config.get".into(),
+                args: vec![POLICIES.into(), Value::from(Map::new())],
+                kwargs: Map::new(),
+            };
+            ctx.host.call(&call).ok().and_then(|all| all.get(&name).cloned())
+        };
+        match in_pillar.or_else(in_options) {
+            Some(policy) => workbench::apply_policy(&mut all, workbench::policy_map(&policy)),
+            None if ctx.compat == Compat::Salt => {}
+            None => {
                 return Err(StateError::new(format!(
-                    "`{key}` is not known here: a key and certificate on this host sign"
+                    "there is no signing policy `{name}` in the pillar ({POLICIES})"
                 )));
             }
         }
-        if let Some(encoding) = args.text("encoding")?.filter(|e| e != "pem") {
-            return Err(StateError::new(format!("`encoding` can only be pem here, not {encoding}")));
-        }
-        let preset = if kind == X509Kind::PrivateKey { Some(0o400) } else { None };
-        Ok(Self {
-            kind,
-            path,
-            args: args.chunk.args.clone(),
-            user: args.text("user")?,
-            group: args.text("group")?,
-            mode: args.mode("mode")?.or(preset),
-            makedirs: args.flag("makedirs", false),
-            new_pem: None,
+        Ok(all)
+    }
+
+    /// Compares what is there with what is declared.
+    fn evaluate(&self, bench: &Workbench<'_>, ctx: &StateCtx<'_>) -> Result<Evaluation, StateError> {
+        let (current, replaced) = self.current_bytes(ctx)?;
+        let args = self.with_policy(ctx)?;
+        Ok(match self.kind {
+            X509Kind::PrivateKey => self.evaluate_key(bench, current, &args)?,
+            X509Kind::Csr => self.evaluate_request(bench, current, replaced, &args)?,
+            X509Kind::Certificate => self.evaluate_certificate(bench, current, replaced, &args)?,
+            X509Kind::Crl | X509Kind::Pem => self.evaluate_list(bench, current, replaced, &args)?,
         })
     }
 
-    /// Owner and mode that the file should have.
-    fn meta(&self, machine: &Machine) -> Result<FileMeta, StateError> {
-        let uid = |name: &String| {
-            account_ids::uid_of(machine, name)
-                .ok_or_else(|| StateError::new(format!("User '{name}' is not available")))
-        };
-        let gid = |name: &String| {
-            account_ids::gid_of(machine, name)
-                .ok_or_else(|| StateError::new(format!("Group {name} is not available")))
-        };
-        Ok(FileMeta {
-            mode: self.mode,
-            uid: self.user.as_ref().map(uid).transpose()?,
-            gid: self.group.as_ref().map(gid).transpose()?,
-        })
-    }
-
-    fn text_arg(&self, key: &str) -> Option<String> {
-        self.args.get(key).filter(|v| v.is_truthy()).map(zagent_config::value::python_str)
-    }
-
-    fn int_arg(&self, key: &str) -> Option<i64> {
-        self.text_arg(key)?.trim().parse().ok()
-    }
-
-    /// All of a PEM that must be the same; nothing when it cannot be read.
-    fn comparable_text(
+    /// Runs something with what certificates are made with.
+    fn with_bench<T>(
         &self,
-        ssl: &OpenSsl<'_>,
-        name: &str,
-        pem: &str,
-    ) -> Result<Option<String>, StateError> {
-        let path = ssl.write_file(name, pem.as_bytes())?;
-        let opts = "no_serial,no_validity,no_sigdump";
-        let words: &[&str] = match self.kind {
-            X509Kind::Certificate => &["x509", "-in", &path, "-noout", "-text", "-certopt", opts],
-            X509Kind::Crl => {
-                let text = ssl.run_optional(&["crl", "-in", &path, "-noout", "-text"], None)?;
-                return Ok(text.map(|text| self.comparable_crl(&text)));
-            }
-            _ => &["req", "-in", &path, "-noout", "-text", "-reqopt", "no_sigdump"],
-        };
-        let own = openssl::first_pem_block(pem);
-        let chain = pem
-            .split_once(own.trim_end())
-            .map_or("", |(_, rest)| rest)
-            .split_whitespace()
-            .collect::<String>();
-        Ok(ssl.run_optional(words, None)?.map(|text| text + &chain))
-    }
-
-    /// Why it has to be made; nothing when what is there is right. What would be made is kept.
-    fn find_drift(&mut self, ctx: &StateCtx<'_>) -> Result<Option<Map>, StateError> {
+        ctx: &StateCtx<'_>,
+        act: impl FnOnce(&Workbench<'_>) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
         let tools = ctx.tools();
-        let ssl = OpenSsl::new(&tools)?;
-        let name = self.path.display().to_string();
-        let there = match ctx.fs.stat(&self.path)? {
-            Some(_) => Some(String::from_utf8_lossy(&ctx.fs.read(&self.path)?).into_owned()),
-            None => None,
+        let read = |path: &str| {
+            let path = std::path::Path::new(path);
+            let failed = |e| FunctionError::failed(error_chain(&e));
+            match ctx.fs.stat(path).map_err(failed)? {
+                Some(found) if found.kind == FileKind::File => ctx.fs.read(path).map(Some).map_err(failed),
+                _ => Ok(None),
+            }
         };
-        let Some(there) = there else { return Ok(Some(Map::from_iter([("created", name)]))) };
-        let replaced = |why: &str| Some(Map::from_iter([("replaced", name.as_str()), ("reason", why)]));
-        match self.kind {
-            X509Kind::PrivateKey => {
-                let pass = self.text_arg("passphrase");
-                let path = ssl.write_file("there.pem", there.as_bytes())?;
-                let algo = self.text_arg("algo").unwrap_or_else(|| "rsa".into());
-                let size = self.int_arg("keysize").unwrap_or(if algo == "ec" { 256 } else { 2048 });
-                let Some((kind, bits)) = ssl.inspect_key(&path, pass.as_deref())? else {
-                    if !self.args.get("overwrite").is_some_and(Value::is_truthy) {
-                        return Err(StateError::new(
-                            "The existing file cannot be read as a private key. Pass overwrite: true to force it being overwritten",
-                        ));
-                    }
-                    return Ok(replaced("it is no private key that can be read"));
-                };
-                let fits = kind == algo && (bits == size || algo.starts_with("ed"));
-                Ok(if fits { None } else { replaced("another kind or size of key is asked for") })
+        act(&Workbench { ssl: OpenSsl::new(&tools)?, read: &read })
+    }
+
+    /// A failure of the file itself, in Salt's words; ours say why.
+    fn file_error(&self, ctx: &StateCtx<'_>, words: &str, failure: &StateError) -> StateError {
+        match ctx.compat {
+            Compat::Salt => StateError::new(words),
+            Compat::Strict => StateError::new(format!("{words}: {}", failure.result.comment)),
+        }
+    }
+
+    /// The file without its content: nothing when it is not to be created.
+    fn check_file(&self, ctx: &StateCtx<'_>) -> Result<Option<CheckResult>, StateError> {
+        match self.file_state(None)?.check(ctx) {
+            Ok(found) if found.comment.contains("is not present and is not set for creation") => Ok(None),
+            Ok(found) => Ok(Some(found)),
+            Err(failure) if failure.result.comment.contains("Parent directory not present") => {
+                Err(self.file_error(ctx, "Could not create file, see file.managed output", &failure))
             }
-            X509Kind::Pem => {
-                let made = self.make_pem(&ssl, ctx)?;
-                Ok(if made == there { None } else { replaced("it holds something else") })
-            }
-            X509Kind::Csr | X509Kind::Certificate | X509Kind::Crl => {
-                let made = self.make_pem(&ssl, ctx)?;
-                let now = self.comparable_text(&ssl, "there.pem", &there)?;
-                let then = self.comparable_text(&ssl, "made.pem", &made)?;
-                self.new_pem = Some(made);
-                if now != then {
-                    return Ok(replaced("subject, extensions, key or signer differ"));
-                }
-                Ok(if self.kind != X509Kind::Csr && self.expires_soon(&ssl)? {
-                    replaced("it expires soon")
-                } else {
-                    None
-                })
+            Err(failure) => {
+                let words = "Problem while testing file.managed changes, see its output";
+                Err(self.file_error(ctx, words, &failure))
             }
         }
     }
 
-    /// True when a certificate or list ends within the days that must remain.
-    fn expires_soon(&self, ssl: &OpenSsl<'_>) -> Result<bool, StateError> {
-        let path = ssl.path("there.pem");
-        let (verb, end, preset) = match self.kind {
-            X509Kind::Crl => ("crl", "-nextupdate", crl::CRL_DAYS_REMAINING),
-            _ => ("x509", "-enddate", DEFAULT_DAYS_REMAINING),
-        };
-        let text = ssl.run_checked(&[verb, "-in", &path, "-noout", end, "-dateopt", "iso_8601"], None)?;
-        let end = openssl::parse_not_after(&text)
-            .ok_or_else(|| StateError::new(format!("cannot tell when it ends: {text}")))?;
-        let remaining = self.int_arg("days_remaining").unwrap_or(if self.args.contains("days_remaining") {
-            0
-        } else {
-            preset
-        });
-        let left = end.as_second() - Timestamp::now().as_second();
-        Ok(left <= remaining.saturating_mul(86400))
+    fn correct_comment(&self) -> String {
+        format!("The {} is in the correct state", self.kind.label())
     }
 
-    /// Owner and mode that differ.
-    fn meta_drift(&self, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
-        let (meta, mut changes) = (self.meta(ctx.machine)?, Map::new());
-        if let Some(stat) = ctx.fs.stat(&self.path)? {
-            if let Some(mode) = meta.mode.filter(|m| *m != stat.mode) {
-                changes.insert("mode", format!("{mode:04o}"));
-            }
-            if meta.uid.is_some_and(|u| u != stat.uid) {
-                changes.insert("user", self.text_arg("user").unwrap_or_default());
-            }
-            if meta.gid.is_some_and(|g| g != stat.gid) {
-                changes.insert("group", self.text_arg("group").unwrap_or_default());
-            }
-        }
-        Ok(changes)
+    /// A copy of a new certificate, named by its serial number.
+    fn write_copy(&self, ctx: &StateCtx<'_>, made: &evaluate::Made) -> Result<(), StateError> {
+        let (Some(dir), Some(certificate)) = (workbench::text(&self.args, "copypath"), &made.certificate)
+        else {
+            return Ok(());
+        };
+        let serial: String = certificate.serial.iter().map(|b| format!("{b:02x}")).collect();
+        let with_name = self.args.get("prepend_cn").is_some_and(Value::is_truthy);
+        let name = certificate.subject.common_name().filter(|_| with_name);
+        let name = name.map(|name| format!("{name}-")).unwrap_or_default();
+        let path = PathBuf::from(dir).join(format!("{name}{}.crt", serial.trim_start_matches('0')));
+        let pem = material::to_pem("CERTIFICATE", &certificate.der);
+        Ok(ctx.fs.write(&path, pem.as_bytes(), FileMeta { mode: Some(0o600), ..FileMeta::default() })?)
     }
 }
 
 impl State for X509Managed {
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.meta(ctx.machine)?;
-        let words = self.kind.label();
-        match self.find_drift(ctx)? {
-            Some(changes) => {
-                let verb = if changes.contains("created") { "create" } else { "recreate" };
-                Ok(CheckResult::drifted(format!("The {words} would have been {verb}d"), changes))
-            }
-            None => {
-                let changes = self.meta_drift(ctx)?;
-                if changes.is_empty() {
-                    return Ok(CheckResult::in_sync(format!("The {words} is in the correct state")));
-                }
-                Ok(CheckResult::drifted(format!("Owner or mode of the {words} would be set"), changes))
-            }
+        let Some(file) = self.check_file(ctx)? else {
+            return Ok(CheckResult::in_sync(self.correct_comment()));
+        };
+        let found = self.with_bench(ctx, |bench| self.evaluate(bench, ctx))?;
+        if !found.changes.is_empty() {
+            let (label, verb) = (self.kind.label(), found.verb());
+            return Ok(CheckResult::drifted(format!("The {label} would have been {verb}d"), found.changes));
         }
+        Ok(match file.verdict {
+            Verdict::InSync => CheckResult::in_sync(self.correct_comment()),
+            _ => CheckResult::drifted(self.correct_comment(), file.changes),
+        })
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (words, meta) = (self.kind.label(), self.meta(ctx.machine)?);
-        let Some(changes) = self.find_drift(ctx)? else {
-            let changes = self.meta_drift(ctx)?;
-            ctx.fs.set_meta(&self.path, meta, true)?;
-            return Ok(ApplyResult::new(format!("Owner or mode of the {words} was set"), changes));
-        };
-        let pem = match self.new_pem.take() {
-            Some(made) => made,
-            None => {
-                let tools = ctx.tools();
-                self.make_pem(&OpenSsl::new(&tools)?, ctx)?
-            }
-        };
-        if self.makedirs {
-            parents::make_parents(ctx, &self.path, FileMeta { mode: Some(0o755), ..meta })?;
+        if self.check_file(ctx)?.is_none() {
+            return Ok(ApplyResult::new(self.correct_comment(), Map::new()));
         }
-        ctx.fs.write(&self.path, pem.as_bytes(), meta)?;
-        let verb = if changes.contains("created") { "create" } else { "recreate" };
-        Ok(ApplyResult::new(format!("The {words} has been {verb}d"), changes))
+        let (found, made) = self.with_bench(ctx, |bench| {
+            let found = self.evaluate(bench, ctx)?;
+            let made = if found.changes.is_empty() { None } else { Some(self.make(bench, &found)?) };
+            Ok((found, made))
+        })?;
+        let content = made.as_ref().map(|made| made.bytes.clone());
+        let written = self.file_state(content)?.apply(ctx).map_err(|failure| {
+            let verb = if found.has_current() { "update" } else { "create" };
+            self.file_error(ctx, &format!("Could not {verb} file, see file.managed output"), &failure)
+        })?;
+        let Some(made) = made else {
+            return Ok(ApplyResult::new(self.correct_comment(), written.changes));
+        };
+        self.write_copy(ctx, &made)?;
+        let (label, verb) = (self.kind.label(), found.verb());
+        Ok(ApplyResult::new(format!("The {label} has been {verb}d"), found.changes))
+    }
+
+    /// A certificate that is valid for fewer days than must remain, and a key that is always new, differ again at once.
+    fn is_convergent(&self) -> bool {
+        match self.kind {
+            X509Kind::PrivateKey => !self.args.get("new").is_some_and(Value::is_truthy),
+            X509Kind::Csr | X509Kind::Pem => true,
+            X509Kind::Certificate | X509Kind::Crl => false,
+        }
     }
 
     fn is_predictable(&self) -> bool {
