@@ -138,6 +138,16 @@ pub trait TemplateHost: Send + Sync {
         self.call(call)
     }
 
+    /// The node that manages this one, when this is a resource: `__minion__` in templates.
+    fn manager(&self) -> Option<Arc<dyn TemplateHost>> {
+        None
+    }
+
+    /// What an external module is told about this resource; nothing for a node.
+    fn resource(&self) -> Option<Value> {
+        None
+    }
+
     /// The names of all functions that `call` knows, for suggestions.
     fn functions(&self) -> Vec<&'static str>;
 

@@ -66,6 +66,12 @@ impl Chunk {
         }
     }
 
+    /// True when it has `minion: true`: it runs on the node that manages a resource, not on the resource.
+    #[must_use]
+    pub fn runs_on_manager(&self) -> bool {
+        self.args.get("minion").is_some_and(Value::is_truthy)
+    }
+
     /// `state_|-id_|-name_|-fun`, the key of a run's result.
     #[must_use]
     pub fn tag(&self) -> String {

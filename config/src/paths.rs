@@ -169,6 +169,8 @@ below! {
     board "state/board";
     /// A store of that board that could not be used.
     board_aside "state/board/store.damaged";
+    /// What is kept about resources: one directory per type and id.
+    resources "resources";
     /// The run lock: one run at a time; names its holder.
     lock "run/lock";
     /// The socket that the command line talks to.
@@ -189,6 +191,8 @@ pub mod tree {
     pub const PILLAR: &str = "pillar";
     /// External state modules.
     pub const MODULES: &str = "_states";
+    /// Executables of resource types.
+    pub const RESOURCE_TYPES: &str = "_resources";
     /// Recorded facts, one file per node.
     pub const INVENTORY: &str = "inventory";
     /// The top file of a tree.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use zagent_compiler::{Compat, CompileInputs, CompileOutput, CompileTarget, Compiler, FileTree, Plan};
-use zagent_config::mask::{self, secret_keys};
+use zagent_config::mask::{self, Secret, secret_keys};
 use zagent_config::settings::Settings;
 use zagent_config::{SecretMask, Value};
 use zagent_host::Machine;
@@ -147,7 +147,12 @@ impl CompileJob {
     /// What was decrypted is known when the plan was compiled; a cached plan has nothing of it, and the pillar is not compiled
     /// for this.
     pub(crate) fn run_mask(&self, planned: &PlanWithPillar) -> SecretMask {
-        let decrypted = self.compiler.decrypted_secrets();
+        self.run_mask_with(planned, &[])
+    }
+
+    /// The same for a resource: the secrets of the node that manages it are hidden too.
+    pub(crate) fn run_mask_with(&self, planned: &PlanWithPillar, more: &[Secret]) -> SecretMask {
+        let decrypted = [self.compiler.decrypted_secrets().as_slice(), more].concat();
         let mut marked = secret_keys::marked_secrets(&planned.pillar);
         marked
             .extend(planned.plan.chunks.iter().flat_map(|chunk| secret_keys::argument_secrets(&chunk.args)));

@@ -9,7 +9,7 @@ use zagent_compiler::{
     TreeLimits,
 };
 use zagent_config::manifest::Manifest;
-use zagent_config::paths::tree::MODULES;
+use zagent_config::paths::tree::{MODULES, RESOURCE_TYPES};
 use zagent_config::settings::{EnvironmentSettings, Settings, TemplatePermission};
 use zagent_config::{Map, Value, error_chain};
 
@@ -119,9 +119,8 @@ impl CompileRequest {
     fn open_trees(&self, settings: &Settings) -> Result<StateTrees, AgentError> {
         match &self.states {
             Some(states) => {
-                let beside = states.parent().map(|top| top.join(MODULES));
-                let named =
-                    RepoPaths { states: states.clone(), pillar: self.pillar.clone(), modules: beside };
+                let top = states.parent().map(Path::to_owned);
+                let named = RepoPaths { states: states.clone(), pillar: self.pillar.clone(), top };
                 self.trees_from_paths(named, &states.display().to_string(), settings)
             }
             None => {
@@ -160,8 +159,12 @@ impl CompileRequest {
         let states_of = more(|e| e.states.as_ref()).chain(self.env.iter().cloned());
         let pillar_of = more(|e| e.pillar.as_ref()).chain(self.pillar_env.iter().cloned());
         let mut states = open_directories(Some(found.states), states_of)?;
-        if let Some(modules) = found.modules.filter(|dir| dir.is_dir()) {
+        let beside = |name: &str| found.top.as_ref().map(|top| top.join(name)).filter(|dir| dir.is_dir());
+        if let Some(modules) = beside(MODULES) {
             states = states.with_modules(modules);
+        }
+        if let Some(types) = beside(RESOURCE_TYPES) {
+            states = states.with_resource_types(types);
         }
         let pillar = open_directories(found.pillar, pillar_of)?;
         Ok(StateTrees::new(Arc::new(states), Arc::new(pillar), revision))
@@ -318,7 +321,8 @@ fn installed_source(settings: &Settings) -> Result<StatesSource, AgentError> {
 struct RepoPaths {
     states: PathBuf,
     pillar: Option<PathBuf>,
-    modules: Option<PathBuf>,
+    /// The top of the repository, with modules and resource types.
+    top: Option<PathBuf>,
 }
 
 impl RepoPaths {
@@ -330,8 +334,7 @@ impl RepoPaths {
             Err(_) if said.0.is_dir() => said,
             Err(error) => return Err(AgentError::usage(error_chain(&error))),
         };
-        let modules = Some(top.join(MODULES));
-        Ok(Self { states, pillar: Some(pillar).filter(|dir| dir.is_dir()), modules })
+        Ok(Self { states, pillar: Some(pillar).filter(|dir| dir.is_dir()), top: Some(top.to_owned()) })
     }
 }
 

@@ -18,6 +18,7 @@ pub mod notify;
 pub mod operator;
 pub mod plan_run;
 pub mod repo_layout;
+pub mod resource_run;
 pub mod run_output;
 pub(crate) mod sd_notify;
 pub mod space;

@@ -138,6 +138,7 @@ pub(crate) fn compile_options(settings: &Settings) -> CompileOptions {
         pillar_env: settings.pillar.env.as_ref().map(|e| e.as_str().to_owned()),
         state_env: settings.env.as_ref().map(|e| e.as_str().to_owned()),
         nodegroups: settings.nodegroups.clone(),
+        resources_key: settings.resources_key.clone(),
         limits: TreeLimits {
             fuel: limits.fuel,
             recursion: limits.recursion,

@@ -25,8 +25,8 @@ use zagent_host::timezone::local_zone;
 use zagent_host::undo::UndoableRun;
 use zagent_run::history::{self, History};
 use zagent_run::{
-    GlobalConditions, LockError, RunMode, RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher,
-    StateOutcome, StateRun, StateRunError,
+    GlobalConditions, LockError, ManagingNode, RunMode, RunOptions, RunProgress, RunReport, RunTrigger,
+    SignalWatcher, StateOutcome, StateRun, StateRunError,
 };
 use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
@@ -110,11 +110,26 @@ pub fn undoable_run(job: &CompileJob, name: Option<&str>) -> Result<Option<Undoa
 }
 
 /// A pause stops only automatic runs; a person who starts a run may not know about it.
-fn warn_if_paused(job: &CompileJob, output: &mut dyn RunOutput) {
+pub(crate) fn warn_if_paused(job: &CompileJob, output: &mut dyn RunOutput) {
     let now = Timestamp::now();
     if let Ok(Some(pause)) = Pause::read(&job.settings.paths(), now) {
         let words = pause.summary(now, &local_zone());
         output.warn(&format!("the agent is {words}; continuing, because this run was started manually"));
+    }
+}
+
+/// What a run is called, what it hides, and which node manages its machine.
+pub(crate) struct RunPlace<'a> {
+    pub(crate) run: String,
+    pub(crate) mask: SecretMask,
+    pub(crate) manager: Option<ManagingNode<'a>>,
+}
+
+impl RunPlace<'_> {
+    /// A new run on the node itself.
+    pub(crate) fn node(mask: SecretMask) -> Self {
+        let run = history::run_name(Timestamp::now(), history::random_suffix());
+        Self { run, mask, manager: None }
     }
 }
 
@@ -146,8 +161,8 @@ impl PlanRun<'_> {
     /// Why there was no run.
     pub fn run(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
         let mut report = None;
-        let mask = self.job.run_mask(&self.planned);
-        let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress, &mask));
+        let place = RunPlace::node(self.job.run_mask(self.planned));
+        let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress, &place));
         output.show_progress(self.planned.plan.chunks.len(), &mut run);
         let report = report.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;
         output.report(&report);
@@ -155,7 +170,7 @@ impl PlanRun<'_> {
     }
 
     /// Saves a report. A failure to write the history is a warning and stops nothing.
-    fn record_history(&self, report: &RunReport, messages: &mut dyn RunOutput) {
+    pub(crate) fn record_history(&self, report: &RunReport, messages: &mut dyn RunOutput) {
         let job = self.job;
         let history = History::new(&job.settings.paths(), job.settings.run.keep);
         match history.record(report) {
@@ -170,7 +185,11 @@ impl PlanRun<'_> {
     }
 
     /// Applies the plan to the host, or predicts the changes.
-    fn converge(&self, progress: &dyn RunProgress, mask: &SecretMask) -> Result<RunReport, AgentError> {
+    pub(crate) fn converge(
+        &self,
+        progress: &dyn RunProgress,
+        place: &RunPlace<'_>,
+    ) -> Result<RunReport, AgentError> {
         let opts = &self.job.inputs.options.opts;
         let failhard = opts.get("failhard").is_some_and(Value::is_truthy);
         let max_parallel = opts.get("state_max_parallel").and_then(Value::as_int);
@@ -198,13 +217,14 @@ impl PlanRun<'_> {
             timeout: Some(self.job.settings.run.timeout),
             keep_journals: self.job.settings.run.keep,
             paths: &paths,
-            run: history::run_name(Timestamp::now(), history::random_suffix()),
+            run: place.run.clone(),
             node: self.job.node.clone(),
             revision: self.job.revision.clone(),
             trigger: self.trigger,
             progress,
             cancel: self.cancel,
-            mask: mask.clone(),
+            mask: place.mask.clone(),
+            manager: place.manager,
         };
         let mut report = turn.run().map_err(|error| to_agent_error(&error))?;
         if self.job.compat == Compat::Salt
@@ -268,14 +288,14 @@ impl RenderTemplate for CompilerTemplates<'_> {
 }
 
 /// All execution functions: those of the compiler and those of the host.
-struct FullTemplateHost<'j> {
+pub(crate) struct FullTemplateHost<'j> {
     inputs: &'j CompileInputs,
     pillar: &'j Value,
     functions: OnceLock<Functions>,
 }
 
 impl<'j> FullTemplateHost<'j> {
-    const fn new(inputs: &'j CompileInputs, pillar: &'j Value) -> Self {
+    pub(crate) const fn new(inputs: &'j CompileInputs, pillar: &'j Value) -> Self {
         Self { inputs, pillar, functions: OnceLock::new() }
     }
 }
@@ -300,6 +320,14 @@ impl TemplateHost for FullTemplateHost<'_> {
         } else {
             self.call(call)
         }
+    }
+
+    fn manager(&self) -> Option<Arc<dyn TemplateHost>> {
+        self.inputs.host.manager()
+    }
+
+    fn resource(&self) -> Option<Value> {
+        self.inputs.host.resource()
     }
 
     fn functions(&self) -> Vec<&'static str> {

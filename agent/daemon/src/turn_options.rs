@@ -14,6 +14,7 @@ use crate::error::AgentError;
 use crate::handover::Handover;
 use crate::memory::{AgentMemory, TurnError};
 use crate::node_settings;
+use crate::resource_run::TargetText;
 use crate::run_output::RunOutput;
 use crate::seed::machine_seed;
 use crate::sync::SyncOptions;
@@ -43,6 +44,31 @@ pub struct TurnOptions {
     pub last_config: Option<PathBuf>,
     /// What the daemon polled and decided.
     pub handover: Option<Handover>,
+    /// What runs: the node, or resources too.
+    pub target: TurnTarget,
+}
+
+/// What a turn runs on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TurnTarget {
+    /// The node alone.
+    #[default]
+    Node,
+    /// What `resources.target` says; the node alone without it.
+    Configured,
+    /// A target.
+    Named(TargetText),
+}
+
+impl TurnTarget {
+    /// The target with these settings; none for the node alone.
+    fn resolve(&self, settings: &Settings) -> Option<TargetText> {
+        match self {
+            Self::Node => None,
+            Self::Configured => settings.resources.target.as_ref().map(TargetText::compound),
+            Self::Named(target) => Some(target.clone()),
+        }
+    }
 }
 
 /// What the daemon asks of the process that it starts for a turn, sent through its standard input.
@@ -62,6 +88,12 @@ pub struct TurnRequest {
     /// What was polled and decided already.
     #[serde(default)]
     pub handover: Option<Handover>,
+    /// A compound target, for an entry of the schedule that has one.
+    #[serde(default)]
+    pub target: Option<String>,
+    /// True for an entry of the schedule: without a target the node alone runs.
+    #[serde(default)]
+    pub scheduled: bool,
 }
 
 impl TurnRequest {
@@ -81,7 +113,12 @@ impl TurnRequest {
     /// The turn that it asks for.
     #[must_use]
     pub fn into_options(self, config: Option<PathBuf>, last_config: Option<PathBuf>) -> TurnOptions {
-        let Self { trigger, fetch, test, sls, handover } = self;
+        let Self { trigger, fetch, test, sls, handover, target, scheduled } = self;
+        let target = match target {
+            Some(text) => TurnTarget::Named(TargetText::compound(text)),
+            None if scheduled => TurnTarget::Node,
+            None => TurnTarget::Configured,
+        };
         TurnOptions {
             trigger,
             fetch,
@@ -90,6 +127,7 @@ impl TurnRequest {
             fresh: false,
             last_config,
             handover,
+            target,
         }
     }
 }
@@ -131,6 +169,7 @@ impl TurnOptions {
             output,
             checked: None,
             expiry: None,
+            target: self.target.resolve(&settings),
         };
         let ended = turn.run(&mut runner);
         if !self.order.test {
@@ -181,6 +220,8 @@ mod tests {
             test: false,
             sls: vec!["web".into()],
             handover: None,
+            target: Some("T@ssh".into()),
+            scheduled: true,
         };
         let text = serde_json::to_vec(&request).unwrap();
         assert_eq!(TurnRequest::read(&*text).unwrap(), request);

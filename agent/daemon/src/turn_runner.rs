@@ -10,14 +10,16 @@ use std::sync::Arc;
 use zagent_compiler::CompileOutput;
 use zagent_config::settings::Settings;
 
-use crate::compile_job::{CompileJob, PlanCacheUse};
+use crate::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
 use crate::compile_request::CompileRequest;
 use crate::error::AgentError;
 use crate::plan_run::PlanRun;
+use crate::resource_run::{self, PlanRequest, ResourceSet, TargetRun, TargetText};
 use crate::run_output::RunOutput;
 use crate::states_source::StatesSource;
 use crate::trust_warnings;
 use zagent_host::CancelToken;
+use zagent_resources::grains::GrainsUse;
 use zagent_run::{RunOptions, RunReport, RunTrigger};
 
 /// Compiles and runs for a turn.
@@ -38,6 +40,8 @@ pub struct TurnRunner<'a> {
     pub checked: Option<CheckedRevision>,
     /// The warning about the end of the manifest of the last run, when it is near or over.
     pub expiry: Option<String>,
+    /// What runs; the node alone when unset.
+    pub target: Option<TargetText>,
 }
 
 /// A revision that compiled.
@@ -83,13 +87,42 @@ impl TurnRunner<'_> {
                 (job, planned)
             }
         };
-        let run = PlanRun { job: &job, planned: &planned, order: self.order, trigger, cancel: self.cancel };
-        let report = run.run_and_record(self.output)?;
+        let report = match self.target.clone() {
+            None => {
+                let (order, cancel) = (self.order, self.cancel);
+                PlanRun { job: &job, planned: &planned, order, trigger, cancel }
+                    .run_and_record(self.output)?
+            }
+            Some(target) => self.run_on_targets(&job, planned, &target, trigger)?,
+        };
         self.expiry = trust_warnings::expiry_warning(source.expires(), report.start);
         if let Some(words) = self.expiry.clone() {
             self.warn(&words);
         }
         Ok(report)
+    }
+
+    /// The same on resources: the node runs when the target matches it.
+    fn run_on_targets(
+        &mut self,
+        job: &CompileJob,
+        planned: PlanWithPillar,
+        target: &TargetText,
+        trigger: RunTrigger,
+    ) -> Result<RunReport, AgentError> {
+        let set = ResourceSet::discover(job, GrainsUse::Kept, self.output)?;
+        let selection = set.select(job, target)?;
+        let run = TargetRun {
+            job,
+            set: &set,
+            selection: &selection,
+            request: &PlanRequest::Tree,
+            planned: Some(planned),
+            order: self.order,
+            trigger,
+            cancel: self.cancel,
+        };
+        resource_run::run_on_targets(run, self.output)
     }
 
     /// Prints a warning.

@@ -42,4 +42,4 @@ pub use progress::{NoProgress, RunProgress};
 pub use run_options::RunOptions;
 pub use runner::run_plan;
 pub use signal::SignalWatcher;
-pub use state_run::{StateRun, StateRunError, undoable_runs};
+pub use state_run::{ManagingNode, StateRun, StateRunError, undoable_runs};

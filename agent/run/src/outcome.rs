@@ -18,8 +18,6 @@ pub const IRREVERSIBLE: &str = "irreversible";
 
 /// The detail of a failed state that names the file and the line of its SLS.
 pub const SOURCE: &str = "source";
-/// What Salt reports when nothing is selected for a node.
-const NO_STATES: &str = "no_|-states_|-states_|-None";
 /// A guard kept the state from running, or its `check_cmd` refused the content: it does not react either.
 pub(crate) const SKIP_WATCH: &str = "skip_watch";
 /// What the state changed moves nobody else.
@@ -154,6 +152,9 @@ pub enum StateStatus {
     Skipped,
 }
 
+/// What stands between the parts of a state's key.
+const TAG_SEPARATOR: &str = "_|-";
+
 /// Keys of changes that stand for what was and what is.
 const PAIRS: [(&str, &str); 2] = [("old", "new"), ("before", "after")];
 
@@ -223,6 +224,7 @@ impl OutcomeDraft {
             level: self.level,
             start: self.start,
             duration: self.duration,
+            resource: None,
             masked: Masked,
         }
     }
@@ -354,6 +356,8 @@ pub struct StateOutcome {
     pub start: Timestamp,
     /// How long it took.
     pub duration: Duration,
+    /// The resource that it ran for; none for the node itself.
+    pub resource: Option<String>,
     masked: Masked,
 }
 
@@ -361,13 +365,63 @@ impl StateOutcome {
     /// What Salt reports as a state when nothing is selected for a node.
     #[must_use]
     pub fn no_states(comment: &str, start: Timestamp) -> Self {
+        Self::without_chunk(("states", "No States"), comment, start)
+    }
+
+    /// What Salt reports as a state when nothing is selected for a resource; its key is prefixed with those of all others.
+    #[must_use]
+    pub fn no_resource_states(resource: &str, start: Timestamp) -> Self {
+        let comment = format!("No Top file or master_tops data matches found for resource '{resource}'.");
+        Self::without_chunk(("states", "states"), &comment, start)
+    }
+
+    /// What is reported for a resource that failed before it had any state.
+    #[must_use]
+    pub fn resource_failed(resource: &str, comment: &str, start: Timestamp, mask: &SecretMask) -> Self {
+        let outcome = Self::without_chunk((resource, resource), &mask.mask_str(comment), start);
+        Self { resource: Some(resource.to_owned()), ..outcome }
+    }
+
+    /// The same outcome as one of a resource: its id and name are prefixed in its key, module and function are not.
+    #[must_use]
+    pub fn for_resource(mut self, resource: &str) -> Self {
+        let mut parts = self.tag.splitn(4, TAG_SEPARATOR);
+        self.tag = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(state), Some(id), Some(name), Some(fun)) => {
+                [state, &format!("{resource} {id}"), &format!("{resource} {name}"), fun].join(TAG_SEPARATOR)
+            }
+            _ => ["no", resource, resource, "None"].join(TAG_SEPARATOR),
+        };
+        self.resource = Some(resource.to_owned());
+        self
+    }
+
+    /// Its id, with the resource that it ran for.
+    #[must_use]
+    pub fn shown_id(&self) -> &str {
+        self.shown_part(1).unwrap_or(&self.id)
+    }
+
+    /// Its name, with the resource that it ran for.
+    #[must_use]
+    pub fn shown_name(&self) -> &str {
+        self.shown_part(2).unwrap_or(&self.name)
+    }
+
+    fn shown_part(&self, index: usize) -> Option<&str> {
+        self.resource.as_ref()?;
+        self.tag.splitn(4, TAG_SEPARATOR).nth(index)
+    }
+
+    /// A failure that no chunk stands for.
+    fn without_chunk((id, name): (&str, &str), comment: &str, start: Timestamp) -> Self {
         let draft = OutcomeDraft {
-            tag: NO_STATES.into(),
+            tag: ["no", id, id, "None"].join(TAG_SEPARATOR),
             state: "no".into(),
             fun: "None".into(),
-            id: "states".into(),
+            id: id.into(),
             sls: String::new(),
-            name: "No States".into(),
+            name: name.into(),
             about: None,
             result: Some(false),
             unknown: false,
@@ -387,7 +441,8 @@ impl StateOutcome {
     /// True when an SLS declared it; false for what Salt itself reports as a state.
     #[must_use]
     pub fn is_declared(&self) -> bool {
-        self.tag != NO_STATES && !(self.id.is_empty() && self.sls.is_empty())
+        let is_synthetic = self.state == "no" && self.fun == "None";
+        !is_synthetic && !(self.id.is_empty() && self.sls.is_empty())
     }
 
     /// True when these details are set.

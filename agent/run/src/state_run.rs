@@ -21,7 +21,7 @@ use zagent_config::{SecretMask, Value};
 
 pub use revert::undoable_runs;
 
-use super::runner::{self, RunCtx, RunFs, RunnerSettings};
+use super::runner::{self, RunCtx, RunFs, RunPlace, RunnerSettings};
 use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger};
 use crate::history::History;
 use crate::lock::StartedRun;
@@ -123,6 +123,21 @@ pub struct StateRun<'a> {
     pub cancel: &'a Arc<CancelToken>,
     /// What must not be shown.
     pub mask: SecretMask,
+    /// The node that manages the machine; none when the machine is that node.
+    pub manager: Option<ManagingNode<'a>>,
+}
+
+/// The node that manages a resource, as a run on the resource sees it.
+#[derive(Clone, Copy)]
+pub struct ManagingNode<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Its facts and execution functions.
+    pub host: &'a dyn TemplateHost,
+    /// Its own directories: lock and undo journals.
+    pub paths: &'a Paths,
+    /// The name of the journal of what a run on the resource changes on the node.
+    pub journal: &'a str,
 }
 
 impl StateRun<'_> {
@@ -173,8 +188,14 @@ impl StateRun<'_> {
         };
         let cache = self.paths.downloads();
         let secrets = Arc::new(self.load_secret_files()?);
-        let run = |run_fs: &dyn RunFs, spare: &Path| {
+        let run = |run_fs: &dyn RunFs, manager_fs: Option<&dyn RunFs>, spare: &Path| {
+            let manager = self.manager.zip(manager_fs).map(|(manager, run_fs)| RunPlace {
+                machine: manager.machine,
+                run_fs,
+                host: manager.host,
+            });
             let run_ctx = RunCtx {
+                manager,
                 plan: self.plan,
                 machine: self.machine,
                 run_fs,
@@ -192,17 +213,29 @@ impl StateRun<'_> {
         };
         if settings.mode == RunMode::Test {
             let spare = create_spare_dir()?;
-            return Ok(run(
-                &OverlayRunFs(Arc::new(Overlay::new(Arc::new(self.machine.disk(None))))),
-                spare.path(),
-            ));
+            let overlay =
+                |machine: &Machine| OverlayRunFs(Arc::new(Overlay::new(Arc::new(machine.disk(None)))));
+            let manager = self.manager.map(|manager| overlay(manager.machine));
+            let manager = manager.as_ref().map(|fs| fs as &dyn RunFs);
+            return Ok(run(&overlay(self.machine), manager, spare.path()));
         }
         let _lock = self.acquire_lock(cancel)?;
+        let _node_lock = self.acquire_node_lock(cancel)?;
         let journal = UndoJournal::create(&self.paths.undo(), &self.run)?.hiding(&self.mask);
         let journal = Arc::new(journal.with_retries(self.retries()));
         let disk = self.machine.disk(Some(Arc::clone(&journal)));
-        let ran = run(&DiskRunFs { disk: &disk, journal: &journal }, &cache);
+        let own = DiskRunFs { disk: &disk, journal: &journal };
+        let Some(manager) = self.manager.filter(|_| self.uses_manager()) else {
+            let ran = run(&own, None, &cache);
+            self.finish_journal(&disk, &journal);
+            return Ok(ran);
+        };
+        let node_journal = UndoJournal::create(&manager.paths.undo(), manager.journal)?.hiding(&self.mask);
+        let node_journal = Arc::new(node_journal);
+        let node_disk = manager.machine.disk(Some(Arc::clone(&node_journal)));
+        let ran = run(&own, Some(&DiskRunFs { disk: &node_disk, journal: &node_journal }), &cache);
         self.finish_journal(&disk, &journal);
+        self.finish_journal(&node_disk, &node_journal);
         Ok(ran)
     }
 
@@ -214,6 +247,20 @@ impl StateRun<'_> {
         })
     }
 
+    /// True when a state runs on the node that manages the machine.
+    fn uses_manager(&self) -> bool {
+        self.plan.chunks.iter().any(zagent_compiler::Chunk::runs_on_manager)
+    }
+
+    /// The lock of the node, when a run on a resource may change the node too.
+    fn acquire_node_lock(&self, cancel: &CancelToken) -> Result<Option<RunLock>, StateRunError> {
+        let Some(manager) = self.manager.filter(|_| self.machine.is_this_host() || self.uses_manager())
+        else {
+            return Ok(None);
+        };
+        self.lock_at(manager.paths, manager.machine, cancel).map(Some)
+    }
+
     /// Which files hold or held a secret.
     fn load_secret_files(&self) -> Result<SecretFiles, StateRunError> {
         let path = self.paths.secret_files();
@@ -223,10 +270,19 @@ impl StateRun<'_> {
 
     /// Takes the lock and clears up what a killed run left.
     fn acquire_lock(&self, cancel: &CancelToken) -> Result<RunLock, StateRunError> {
-        let path = self.paths.lock();
+        self.lock_at(self.paths, self.machine, cancel)
+    }
+
+    fn lock_at(
+        &self,
+        paths: &Paths,
+        machine: &Machine,
+        cancel: &CancelToken,
+    ) -> Result<RunLock, StateRunError> {
+        let path = paths.lock();
         let dir = path.parent().unwrap_or(&path);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|source| StateRunError::Root { path: self.paths.root().to_owned(), source })?;
+        made.map_err(|source| StateRunError::Root { path: paths.root().to_owned(), source })?;
         let timeout = self.order.timeout.map_or(LOCK_TIMEOUT, |t| t.min(LOCK_TIMEOUT));
         let started = StartedRun {
             node: self.node.clone(),
@@ -237,11 +293,11 @@ impl StateRun<'_> {
         };
         let lock = RunLock::acquire(&path, (&self.run, &started), timeout, cancel)?;
         let killed = lock.killed.as_ref();
-        let history = History::new(self.paths, self.keep_journals);
+        let history = History::new(paths, self.keep_journals);
         if let Some(Err(error)) = killed.map(|killed| history.record_killed(killed)) {
             tracing::warn!(error = error_chain(&error), "a run that was killed is not in the history");
         }
-        undo::recover(self.machine.root(), &self.paths.undo())?;
+        undo::recover(machine.root(), &paths.undo())?;
         Ok(lock)
     }
 

@@ -11,11 +11,15 @@ use zagent_config::suggest::nearest;
 use zagent_states::schema;
 
 use super::GlobalArgs;
+use super::resource_args::{ResourceArgs, call_on_target};
 use super::salt_args::{SaltArgs, parse_value};
 use super::state::{StateCommonArgs, run_single};
+use super::tree_args::TreeArgs;
 use crate::output::{ReportFormat, Ui, json, report, yaml};
 use zagent_daemon::compile_job::CompileJob;
 use zagent_daemon::error::{AgentError, ExitStatus};
+use zagent_daemon::resource_run::{TargetText, call_on_node};
+use zagent_run::RunOptions;
 use zagent_states::functions;
 
 /// Functions whose command goes through a shell when called from the command line, as in salt-call; in a
@@ -51,12 +55,20 @@ impl FunctionCallArgs {
         self.common.report.out
     }
 
+    /// Takes over flags that stood before the function.
+    pub(super) fn add_resources(&mut self, resources: ResourceArgs) {
+        self.common.resources.add_earlier(resources);
+    }
+
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let (words, tree, order) = self.common.resolve_args(&self.words)?;
         let name = self.function.as_str();
+        if let Some(target) = self.common.resources.target()? {
+            return self.run_on_target(&target, (words, &tree, &order), ui);
+        }
         if is_state(name) && !functions::is_read_only(name) {
             reject_unbuilt(name)?;
-            return run_single(name, words, &tree, &order, &self.common.report, ui);
+            return run_single(name, words, &tree, &order, &self.common, ui);
         }
         let job = tree.job_without_states()?;
         if job.compiler.functions().contains(name) {
@@ -69,7 +81,7 @@ impl FunctionCallArgs {
             return self.call_function(&job, words, ui);
         }
         if job.compiler.is_external_state(name.split('.').next().unwrap_or_default()) {
-            return run_single(name, words, &tree, &order, &self.common.report, ui);
+            return run_single(name, words, &tree, &order, &self.common, ui);
         }
         Err(unknown_function(name, &job))
     }
@@ -80,18 +92,8 @@ impl FunctionCallArgs {
         words: SaltArgs,
         ui: &mut Ui<'_>,
     ) -> Result<ExitStatus, AgentError> {
-        let name = self.function.as_str();
-        words.reject_mistyped_test(&self.function)?;
-        let args = words.positional.iter().map(|word| parse_value(word)).collect();
-        let mut call = FunctionCall { function: self.function.clone(), args, kwargs: words.named };
-        if SHELL_FUNCTIONS.contains(&name) && !call.kwargs.contains("python_shell") {
-            call.kwargs.insert("python_shell", true);
-        }
-        let asked = match functions::changes_host(&self.function) {
-            true => job.inputs.host.call_mutating(&call),
-            false => job.compiler.functions().call(&call),
-        };
-        let answer = asked.map_err(|error| match error {
+        let call = self.function_call(words)?;
+        let answer = call_on_node(job, &call).map_err(|error| match error {
             CallError::Unknown => unknown_function(&self.function, job),
             CallError::Forbidden(why) => {
                 AgentError::usage(format!("`{}` is forbidden: {why}", self.function))
@@ -101,13 +103,51 @@ impl FunctionCallArgs {
             }
             CallError::Failed(why) => AgentError::failed(format!("`{}` failed: {why}", self.function)),
         })?;
-        let answer = job.mask(false).mask_value(&answer);
-        ui.print(&match self.format() {
-            ReportFormat::Json => json(&answer),
-            ReportFormat::Yaml => yaml(&answer),
-            _ => result_text(&answer, ui),
-        });
+        self.print_value(&job.mask(false).mask_value(&answer), ui);
         Ok(ExitStatus::Success)
+    }
+
+    fn print_value(&self, answer: &Value, ui: &mut Ui<'_>) {
+        ui.print(&match self.format() {
+            ReportFormat::Json => json(answer),
+            ReportFormat::Yaml => yaml(answer),
+            _ => result_text(answer, ui),
+        });
+    }
+
+    fn function_call(&self, words: SaltArgs) -> Result<FunctionCall, AgentError> {
+        words.reject_mistyped_test(&self.function)?;
+        let args = words.positional.iter().map(|word| parse_value(word)).collect();
+        let mut call = FunctionCall { function: self.function.clone(), args, kwargs: words.named };
+        let is_shell = SHELL_FUNCTIONS.contains(&self.function.as_str()) || self.function == "cmd.run";
+        if is_shell && !call.kwargs.contains("python_shell") {
+            call.kwargs.insert("python_shell", true);
+        }
+        Ok(call)
+    }
+
+    /// Calls an execution function on the node and its resources; a name that is only a state runs as `state.single`.
+    fn run_on_target(
+        &self,
+        target: &TargetText,
+        (words, tree, order): (SaltArgs, &TreeArgs, &RunOptions),
+        ui: &mut Ui<'_>,
+    ) -> Result<ExitStatus, AgentError> {
+        let name = self.function.as_str();
+        let job = tree.job_without_states()?;
+        if is_state(name) && !job.compiler.functions().contains(name) {
+            reject_unbuilt(name)?;
+            return run_single(name, words, tree, order, &self.common, ui);
+        }
+        if order.test {
+            return Err(test_unsupported(name));
+        }
+        if matches!(self.format(), ReportFormat::Ndjson | ReportFormat::Highstate) {
+            return Err(states_unsupported(name));
+        }
+        let reply = call_on_target(&job, target, &self.function_call(words)?, ui)?;
+        self.print_value(&reply.value, ui);
+        Ok(if reply.failed { ExitStatus::Failed } else { ExitStatus::Success })
     }
 }
 

@@ -25,6 +25,8 @@ mod pause;
 mod pin;
 mod quarantine;
 mod release;
+mod resource;
+mod resource_args;
 mod revert;
 mod rollout;
 mod run;
@@ -49,6 +51,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use tracing::Level;
 use zagent_config::suggest::nearest;
 
+use self::resource_args::ResourceArgs;
 use self::show::StateShowVerb;
 use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
@@ -67,6 +70,9 @@ use zagent_daemon::run_output::Messages;
 struct Cli {
     #[command(flatten)]
     globals: GlobalArgs,
+
+    #[command(flatten)]
+    resources: ResourceArgs,
 
     #[command(subcommand)]
     command: CliCommand,
@@ -143,6 +149,8 @@ enum CliCommand {
     Rollout(rollout::RolloutArgs),
     /// Show what nodes report on the board
     Node(node::NodeArgs),
+    /// List and examine the systems that this node manages
+    Resource(resource::ResourceCommandArgs),
     /// Keep the agent running and take part in binary rollouts
     Watchdog(watchdog::WatchdogArgs),
     /// Show the agent's binary, or roll back to the previous one
@@ -204,6 +212,25 @@ impl CliRequest {
 }
 
 impl CliCommand {
+    /// Takes over flags that stood before the command; not every command has them.
+    fn add_resources(&mut self, resources: ResourceArgs) -> Result<(), clap::Error> {
+        match self {
+            _ if !resources.is_given() => {}
+            Self::Run(args) => args.add_resources(resources),
+            Self::Apply(args)
+            | Self::Highstate(args)
+            | Self::Sls(args)
+            | Self::SlsId(args)
+            | Self::Single(args)
+            | Self::Low(args) => args.add_resources(resources),
+            _ => {
+                let message = "`-r` and `--target` belong to commands that run something";
+                return Err(clap_command().error(clap::error::ErrorKind::ArgumentConflict, message));
+            }
+        }
+        Ok(())
+    }
+
     fn format(&self) -> ReportFormat {
         match self {
             Self::Show(args) => args.format().into(),
@@ -228,6 +255,7 @@ impl CliCommand {
             Self::Quarantine(args) => args.format().into(),
             Self::Rollout(args) => args.format().into(),
             Self::Node(args) => args.format().into(),
+            Self::Resource(args) => args.format().into(),
             Self::Watchdog(args) => args.format().into(),
             Self::Own(args) => args.format().into(),
             Self::Check(args) => args.format().into(),
@@ -269,6 +297,7 @@ impl CliCommand {
             Self::Quarantine(args) => args.run(ui),
             Self::Rollout(args) => args.run(ui),
             Self::Node(args) => args.run(ui),
+            Self::Resource(args) => args.run(ui),
             Self::Watchdog(args) => args.run(ui),
             Self::Own(args) => args.run(ui),
             Self::Check(args) => args.run(ui),
@@ -342,15 +371,17 @@ fn run_request(asked: &CliRequest, ui: &mut Ui<'_>) -> ExitStatus {
 
 /// Parses known commands; any other word with a dot is a function with flags of its own.
 fn parse(args: Vec<OsString>) -> Result<(CliRequest, GlobalArgs), clap::Error> {
-    let Cli { globals, command } = Cli::try_parse_from(args)?;
+    let Cli { globals, resources, mut command } = Cli::try_parse_from(args)?;
     let CliCommand::Function(words) = command else {
+        command.add_resources(resources)?;
         return Ok((CliRequest::Command(Box::new(command)), globals));
     };
     let name = words.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
     if !name.contains('.') {
         return Err(unknown_command(&name));
     }
-    let call = call::FunctionCallArgs::try_parse_from(std::iter::once("zagent".into()).chain(words))?;
+    let mut call = call::FunctionCallArgs::try_parse_from(std::iter::once("zagent".into()).chain(words))?;
+    call.add_resources(resources);
     let color = if call.globals.color == Colour::Auto { globals.color } else { call.globals.color };
     let verbose = globals.verbose.saturating_add(call.globals.verbose);
     Ok((CliRequest::Function(Box::new(call)), GlobalArgs { color, verbose }))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use zagent_compiler::Plan;
 use zagent_config::Value;
 
+use super::resource_args::{ResourceArgs, run_on_target};
 use super::revert;
 use super::run_args::{ReportArgs, RunOptionArgs};
 use super::salt_args::SaltArgs;
@@ -17,7 +18,8 @@ use zagent_daemon::DaemonSetup;
 use zagent_daemon::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::plan_run;
-use zagent_daemon::turn_options::TurnOptions;
+use zagent_daemon::resource_run::PlanRequest;
+use zagent_daemon::turn_options::{TurnOptions, TurnTarget};
 use zagent_run::{RunOptions, RunTrigger};
 
 /// Apply the states of this node, or predict the changes with `--test`
@@ -63,6 +65,9 @@ pub(super) struct RunArgs {
     tree: TreeArgs,
 
     #[command(flatten)]
+    resources: ResourceArgs,
+
+    #[command(flatten)]
     report: ReportArgs,
 }
 
@@ -71,7 +76,13 @@ impl RunArgs {
         self.report.out
     }
 
+    /// Takes over flags that stood before the command.
+    pub(super) fn add_resources(&mut self, resources: ResourceArgs) {
+        self.resources.add_earlier(resources);
+    }
+
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let target = self.resources.target()?;
         let (mut tree, mut flags, mut words) =
             (self.tree.clone(), self.order.clone(), SaltArgs::new(&self.words));
         words.take_run_keys(&mut tree, &mut flags)?;
@@ -82,6 +93,10 @@ impl RunArgs {
         if order.revert.is_some() {
             revert::reject_options(&tree, &flags)?;
             let job = tree.job_without_states()?;
+            if let Some(target) = &target {
+                let what = (target, &PlanRequest::Revert);
+                return run_on_target(&job, what, (&order, false), &self.report, ui);
+            }
             if revert::choose_run(&job, &mut order, ui)? == revert::Choice::Leave {
                 ui.message("Nothing was changed.");
                 return Ok(ExitStatus::Success);
@@ -90,10 +105,15 @@ impl RunArgs {
             return run_plan(&job, &nothing, &order, &self.report, ui);
         }
         if !self.once {
+            self.reject_daemon_target()?;
             return self.run_daemon(&tree, &order);
         }
         if tree.states.is_some() {
             let job = tree.job()?;
+            if let Some(target) = &target {
+                let how = (&order, self.order.fresh);
+                return run_on_target(&job, (target, &PlanRequest::Tree), how, &self.report, ui);
+            }
             let cache = PlanCacheUse { save: !order.test, fresh: self.order.fresh };
             let planned = job.plan(cache, ui)?;
             return run_plan(&job, &planned, &order, &self.report, ui);
@@ -106,9 +126,21 @@ impl RunArgs {
             fresh: self.order.fresh,
             last_config: self.last_config.clone(),
             handover: None,
+            target: target.map_or(TurnTarget::Node, TurnTarget::Named),
         };
         let ended = turn.run(&mut RunPrinter { ui, format: self.report.out })?;
         Ok(exit_code::turn_exit(&ended, self.report.detailed_exitcodes))
+    }
+
+    /// The daemon takes its target from the configuration.
+    fn reject_daemon_target(&self) -> Result<(), AgentError> {
+        match self.resources.is_given() {
+            false => Ok(()),
+            true => Err(AgentError::usage_hint(
+                "the daemon runs with the configuration, not with flags",
+                "set `resources.target`, or add --once for a single run",
+            )),
+        }
     }
 
     /// Runs as a daemon.

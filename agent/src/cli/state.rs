@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use zagent_compiler::{Chunk, Compat, TreeLimits, yaml};
-use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
+use super::resource_args::{ResourceArgs, run_on_target};
 use super::run::run_plan;
 use super::run_args::{ReportArgs, RunOptionArgs};
 use super::salt_args::SaltArgs;
@@ -14,6 +14,8 @@ use super::tree_args::TreeArgs;
 use crate::output::{ReportFormat, Ui};
 use zagent_daemon::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
 use zagent_daemon::error::{AgentError, ExitStatus};
+use zagent_daemon::resource_run::PlanRequest;
+use zagent_daemon::run_output::Messages;
 use zagent_run::RunOptions;
 
 /// Arguments of every command that runs states.
@@ -24,6 +26,9 @@ pub(super) struct StateCommonArgs {
 
     #[command(flatten)]
     pub(super) tree: TreeArgs,
+
+    #[command(flatten)]
+    pub(super) resources: ResourceArgs,
 
     #[command(flatten)]
     pub(super) report: ReportArgs,
@@ -74,6 +79,11 @@ impl StateCommandArgs {
         self.common.report.out
     }
 
+    /// Takes over flags that stood before the command.
+    pub(super) fn add_resources(&mut self, resources: ResourceArgs) {
+        self.common.resources.add_earlier(resources);
+    }
+
     pub(super) fn run(&self, verb: StateVerb, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let (words, tree, order) = self.common.resolve_args(&self.words)?;
         match verb {
@@ -83,9 +93,12 @@ impl StateCommandArgs {
             StateVerb::SlsId => self.run_sls_id(&words, tree, &order, ui),
             StateVerb::Single => {
                 let (function, words) = take_function(words)?;
-                run_single(&function, words, &tree, &order, &self.common.report, ui)
+                run_single(&function, words, &tree, &order, &self.common, ui)
             }
-            StateVerb::Low => self.run_low(&words, &tree, &order, ui),
+            StateVerb::Low => {
+                self.common.resources.reject("state.low")?;
+                self.run_low(&words, &tree, &order, ui)
+            }
         }
     }
 
@@ -117,6 +130,10 @@ impl StateCommandArgs {
             ));
         }
         let job = TreeArgs { sls, ..tree }.job()?;
+        if let Some(target) = self.common.resources.target()? {
+            let how = (order, self.common.order.fresh);
+            return run_on_target(&job, (&target, &PlanRequest::Tree), how, &self.common.report, ui);
+        }
         let planned = job.plan(PlanCacheUse { save: !order.test, fresh: self.common.order.fresh }, ui)?;
         run_plan(&job, &planned, order, &self.common.report, ui)
     }
@@ -138,19 +155,12 @@ impl StateCommandArgs {
             return Err(AgentError::usage_hint("no SLS name given", format!("zagent state.sls_id {id} SLS")));
         }
         let job = TreeArgs { sls: all, ..tree }.job()?;
-        let plan = job.compile(ui)?.plan;
-        let part = plan.with_dependencies(|c| *c.id == **id);
-        if part.chunks.is_empty() {
-            let hint = nearest(id, plan.chunks.iter().map(|c| &*c.id)).map_or_else(
-                || "list the states with `zagent show lowstate`".into(),
-                |near| format!("did you mean `{near}`?"),
-            );
-            return Err(AgentError::usage_hint(
-                format!("no state in these SLS files has the ID `{id}`"),
-                hint,
-            ));
+        let request = PlanRequest::SlsId(id.clone());
+        if let Some(target) = self.common.resources.target()? {
+            return run_on_target(&job, (&target, &request), (order, false), &self.common.report, ui);
         }
-        let planned = PlanWithPillar { plan: part, pillar: job.compiler.pillar()? };
+        let (planned, warnings) = request.plan(&job)?;
+        warnings.iter().for_each(|warning| ui.compile_warning(warning));
         run_plan(&job, &planned, order, &self.common.report, ui)
     }
 
@@ -209,7 +219,7 @@ pub(super) fn run_single(
     words: SaltArgs,
     tree: &TreeArgs,
     order: &RunOptions,
-    args: &ReportArgs,
+    common: &StateCommonArgs,
     ui: &mut Ui<'_>,
 ) -> Result<ExitStatus, AgentError> {
     let Some((state, fun)) = function.split_once('.') else {
@@ -224,7 +234,11 @@ pub(super) fn run_single(
         }
     }
     let chunk = build_chunk(state, fun, words)?;
-    run_chunk(&job, chunk, order, args, ui)
+    if let Some(target) = common.resources.target()? {
+        let request = PlanRequest::Single(Box::new(chunk));
+        return run_on_target(&job, (&target, &request), (order, false), &common.report, ui);
+    }
+    run_chunk(&job, chunk, order, &common.report, ui)
 }
 
 fn build_chunk(state: &str, fun: &str, mut words: SaltArgs) -> Result<Chunk, AgentError> {

@@ -463,6 +463,7 @@ mod init;
 mod manifest;
 mod operate;
 mod release;
+mod resources;
 mod revert;
 mod rollout;
 mod status;

@@ -1,7 +1,8 @@
 //! States of the tree's own modules: `_states/NAME` is any executable, JSON in and JSON out.
 //!
 //! It reads `{"call": "check", "function": …, "args": …, "test": …, "grains": …, "low": …}` and prints
-//! `{"result": …, "changes": …, "comment": …}`. To `check` it answers true (all is right), null (something would change) or
+//! `{"result": …, "changes": …, "comment": …}`. For a resource it also reads `resource` and whether it runs on the node that
+//! manages the resource (`minion`). To `check` it answers true (all is right), null (something would change) or
 //! false; to `apply` and `revert` true or false.
 //!
 //! Law: what runs is what the tree holds, byte for byte; it has a time and a cap on what it prints, and anything
@@ -179,15 +180,19 @@ impl ExternalState {
     fn request_json(&self, call: &str, test: bool, ctx: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
         let mut args = self.chunk.args.clone();
         args.insert("name", self.chunk.name.clone());
-        let question = Value::from(Map::from_iter([
+        let mut question = Map::from_iter([
             ("call", Value::from(call)),
             ("function", Value::from(&*self.chunk.fun)),
             ("args", args.into()),
             ("test", test.into()),
             ("grains", ctx.host.grains()),
             ("low", self.chunk.to_value()),
-        ]));
-        serde_json::to_vec(&question)
+        ]);
+        if let Some(resource) = ctx.host.resource() {
+            question.insert("resource", resource);
+            question.insert("minion", self.chunk.runs_on_manager());
+        }
+        serde_json::to_vec(&Value::from(question))
             .map_err(|e| StateError::new(format!("the arguments of `{}` are no JSON: {e}", self.chunk.id)))
     }
 
@@ -300,6 +305,23 @@ fn write_program(dir: &Path, name: &str, content: &[u8]) -> std::io::Result<Path
     }
     AtomicFile::cached(0o700).write(&path, content)?;
     Ok(path)
+}
+
+/// Installs a program of the tree below a directory, named by its content; the same program is installed once.
+///
+/// # Errors
+/// Fails with a message when it is no program or cannot be written.
+pub fn install_program(cache: &Path, content: &[u8]) -> Result<PathBuf, String> {
+    if !content.starts_with(b"\x7fELF") && !content.starts_with(b"#!") {
+        return Err("it is no program: it needs a first line such as `#!/usr/bin/env python3`".into());
+    }
+    let digest = format!("{:x}", Sha256::digest(content));
+    let dir = cache.join("modules");
+    let kept = dir.join(&digest);
+    if is_installed(&kept, content) {
+        return Ok(kept);
+    }
+    write_program(&dir, &digest, content).map_err(|e| format!("cannot write `{}`: {e}", kept.display()))
 }
 
 fn parse_reply(name: &str, stdout: &[u8]) -> Result<ExternalReply, String> {

@@ -106,8 +106,15 @@ impl Functions {
     /// The variables that every template sees: `salt`, `grains`, `opts` and the `pillar` given.
     #[must_use]
     pub fn variables(&self, pillar: Value) -> Vec<(String, Value)> {
+        let manager = self.0.inputs.host.manager().map(|host| {
+            let inputs = CompileInputs { host, ..self.0.inputs.clone() };
+            Self::new(inputs, self.0.compiled.clone())
+        });
+        let own = salt(self);
         vec![
-            ("salt".into(), salt(self)),
+            // On a node without a manager these are its own functions.
+            ("__minion__".into(), manager.as_ref().map_or_else(|| own.clone(), salt)),
+            ("salt".into(), own),
             ("ifelse".into(), object::function(self, "match.ifelse")),
             ("grains".into(), grains_of(&self.0.inputs.host)),
             ("opts".into(), self.0.opts.clone()),

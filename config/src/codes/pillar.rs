@@ -8,4 +8,5 @@ codes! {
     ENV ZA0705 "unknown pillar environment";
     EXTERNAL ZA0706 "external pillar failed";
     TOP ZA0707 "malformed pillar top file";
+    RESOURCES ZA0708 "malformed resource declaration";
 }

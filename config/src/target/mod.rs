@@ -233,6 +233,19 @@ impl Target {
         &self.errors
     }
 
+    /// True when the answer may depend on grains.
+    #[must_use]
+    pub fn reads_grains(&self) -> bool {
+        match self.kind {
+            MatchKind::Grain | MatchKind::GrainPcre | MatchKind::Ipcidr | MatchKind::Nodegroup => true,
+            MatchKind::Compound => {
+                let letters = |word: &str| word.starts_with(['G', 'P', 'S', 'N']) && word.contains('@');
+                self.text.split_whitespace().any(letters)
+            }
+            _ => false,
+        }
+    }
+
     /// True when the target matches the node.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Dependencies point one way: config <- compiler, config <- cache <- rollout, config <- host <- states <- run <- daemon <- zagent <- tests; and the
+//! Dependencies point one way: config <- compiler, config <- cache <- rollout, config <- host <- states <- run <- resources <- daemon <- zagent <- tests; and the
 //! crates that must stay replaceable are named in one place only.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A crate of ours and those of ours it may name, from the bottom up.
-const MAY_NAME: [(&str, &[&str]); 11] = [
+const MAY_NAME: [(&str, &[&str]); 12] = [
     // In the place of the crate of this name, for `async-nats`.
     ("regex", &[]),
     ("zagent-config", &[]),
@@ -19,6 +19,7 @@ const MAY_NAME: [(&str, &[&str]); 11] = [
     ("zagent-host", &["zagent-config"]),
     ("zagent-states", &["zagent-config", "zagent-compiler", "zagent-host"]),
     ("zagent-run", &["zagent-config", "zagent-compiler", "zagent-host", "zagent-states"]),
+    ("zagent-resources", &["zagent-config", "zagent-compiler", "zagent-host", "zagent-states", "zagent-run"]),
     (
         "zagent-daemon",
         &[
@@ -29,6 +30,7 @@ const MAY_NAME: [(&str, &[&str]); 11] = [
             "zagent-host",
             "zagent-states",
             "zagent-run",
+            "zagent-resources",
         ],
     ),
     ("zagent", EVERY),
@@ -44,6 +46,7 @@ const EVERY: &[&str] = &[
     "zagent-host",
     "zagent-states",
     "zagent-run",
+    "zagent-resources",
     "zagent-daemon",
     "zagent",
 ];

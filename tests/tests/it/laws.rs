@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// The crates of the workspace, by their directory.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "config",
     "compiler",
     "cache",
@@ -15,6 +15,7 @@ const CRATES: [&str; 10] = [
     "agent/host",
     "agent/states",
     "agent/run",
+    "agent/resources",
     "agent/daemon",
     "agent",
     "tests",

@@ -33,6 +33,8 @@ pub struct Job {
     pub sls: Vec<String>,
     /// Schedule entry that it belongs to.
     pub entry: Option<String>,
+    /// The target of that entry.
+    pub target: Option<String>,
     /// Tickets of waiting clients.
     pub tickets: Vec<Ticket>,
     /// What was polled and decided; none for a turn that polls.
@@ -42,7 +44,15 @@ pub struct Job {
 impl Job {
     /// A job for this purpose, with nothing else set.
     pub const fn new(what: JobKind) -> Self {
-        Self { kind: what, test: false, sls: Vec::new(), entry: None, tickets: Vec::new(), handover: None }
+        Self {
+            kind: what,
+            test: false,
+            sls: Vec::new(),
+            entry: None,
+            target: None,
+            tickets: Vec::new(),
+            handover: None,
+        }
     }
 
     /// Command line, without the program.
@@ -63,7 +73,9 @@ impl Job {
     pub fn request(&self) -> Option<TurnRequest> {
         let JobKind::Turn { trigger, fetch } = self.kind else { return None };
         let (test, sls) = (self.test, self.sls.clone());
-        Some(TurnRequest { trigger, fetch, test, sls, handover: self.handover.as_deref().cloned() })
+        let handover = self.handover.as_deref().cloned();
+        let (target, scheduled) = (self.target.clone(), self.entry.is_some());
+        Some(TurnRequest { trigger, fetch, test, sls, handover, target, scheduled })
     }
 
     /// Description for the log and the status.

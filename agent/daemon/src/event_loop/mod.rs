@@ -280,6 +280,7 @@ impl Daemon<'_> {
                 };
                 let mut job = Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: false });
                 job.sls.clone_from(&entry.sls);
+                job.target.clone_from(&entry.target);
                 job.test = entry.test;
                 job.entry = Some(name.clone());
                 self.clock.entry_started(name, now);

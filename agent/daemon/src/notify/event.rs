@@ -86,7 +86,7 @@ impl NotifyEvent {
         let mut event = Self::new(&report.node, &report.revision, occasions, message, end);
         let failed = report.states.iter().filter(|s| s.status() == StateStatus::Failed).take(MAX_FAILED);
         let failed = failed.map(|s| FailedState {
-            id: short_line(&s.id),
+            id: short_line(s.shown_id()),
             sls: short_line(&s.sls),
             function: format!("{}.{}", s.state, s.fun),
             comment: short_line(&s.comment),

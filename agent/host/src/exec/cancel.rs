@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -15,6 +16,8 @@ pub struct CancelToken {
     cancelled: AtomicBool,
     /// Readable once it is cancelled, so that a caller that polls wakes up; absent when no descriptor was left.
     wake_fd: Option<OwnedFd>,
+    /// Work that ends with this one, and may end alone.
+    children: Mutex<Vec<Weak<Self>>>,
 }
 
 impl CancelToken {
@@ -22,7 +25,21 @@ impl CancelToken {
     #[must_use]
     pub fn new() -> Self {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        Self { cancelled: AtomicBool::new(false), wake_fd: rustix::event::eventfd(0, flags).ok() }
+        Self { wake_fd: rustix::event::eventfd(0, flags).ok(), ..Self::default() }
+    }
+
+    /// A token for a part of the work: it is cancelled with this one, and this one is not cancelled with it.
+    #[must_use]
+    pub fn child(&self) -> Arc<Self> {
+        let child = Arc::new(Self::new());
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.retain(|child| child.strong_count() > 0);
+        children.push(Arc::downgrade(&child));
+        if self.is_cancelled() {
+            child.cancel();
+        }
+        drop(children);
+        child
     }
 
     /// Says it.
@@ -32,6 +49,8 @@ impl CancelToken {
             // A bell that rings already cannot ring louder.
             let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         }
+        let children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.iter().filter_map(Weak::upgrade).for_each(|child| child.cancel());
     }
 
     /// True once it is said.
@@ -64,5 +83,21 @@ impl CancelToken {
     #[must_use]
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.wake_fd.as_ref().map(AsFd::as_fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_work_ends_with_it_and_may_end_alone() {
+        let all = CancelToken::new();
+        let (first, second) = (all.child(), all.child());
+        first.cancel();
+        assert!(first.is_cancelled() && !second.is_cancelled() && !all.is_cancelled());
+        all.cancel();
+        assert!(second.is_cancelled());
+        assert!(all.child().is_cancelled(), "what begins too late does not begin");
     }
 }

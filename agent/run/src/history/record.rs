@@ -180,6 +180,8 @@ struct StateRecord {
     level: usize,
     start: i64,
     duration: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource: Option<String>,
 }
 
 fn empty_map() -> Value {
@@ -309,6 +311,7 @@ impl StateRecord {
             level: s.level,
             start: s.start.as_microsecond(),
             duration: micros(s.duration),
+            resource: s.resource.clone(),
         }
     }
 
@@ -346,7 +349,9 @@ impl StateRecord {
             duration: Duration::from_micros(self.duration),
         };
         // It was masked before it was stored.
-        Some(draft.into_outcome(&SecretMask::default(), FileLines::Shown))
+        let mut outcome = draft.into_outcome(&SecretMask::default(), FileLines::Shown);
+        outcome.resource = self.resource;
+        Some(outcome)
     }
 }
 

@@ -274,6 +274,17 @@ impl TemplateHost for TracedHost {
         answer
     }
 
+    fn manager(&self) -> Option<Arc<dyn TemplateHost>> {
+        let manager = self.inner.manager();
+        // What the manager answers is not recorded.
+        self.trace.entries().uncacheable |= manager.is_some();
+        manager
+    }
+
+    fn resource(&self) -> Option<Value> {
+        self.inner.resource()
+    }
+
     fn functions(&self) -> Vec<&'static str> {
         let names = self.inner.functions();
         self.trace.entries().functions = Some(names_digest(&names));

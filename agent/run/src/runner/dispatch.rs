@@ -6,7 +6,7 @@ use zagent_compiler::Chunk;
 use zagent_config::Value;
 use zagent_config::settings::RunSchedule;
 
-use super::{Runner, state_ctx};
+use super::{Runner, RunningState, state_ctx};
 use crate::converge;
 use crate::converge::{ConvergeMode, ConvergeResult, ShouldReact, StateTask, chunk_umask, panic_message};
 use crate::guard;
@@ -112,8 +112,10 @@ impl<'p> Runner<'_, 'p> {
         let quick =
             guard::has_guards(chunk) && !guard::runs_command(chunk) && !guard::owns_guards(&chunk.state);
         quick && !converge::is_slow(chunk) && {
-            let fs = self.run_ctx.state_fs(&task.tag);
-            let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &task.tag);
+            let place = self.run_ctx.place(chunk);
+            let fs = self.run_ctx.state_fs(&place, &task.tag);
+            let running = RunningState { place, tag: &task.tag, fs: &*fs };
+            let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, running);
             matches!(guard::evaluate(chunk, &ctx), Ok(guard::GuardDecision::Skip { .. }))
         }
     }
@@ -123,8 +125,10 @@ impl<'p> Runner<'_, 'p> {
         if task.should_react != ShouldReact::No || task.is_listener {
             return false;
         }
-        let fs = self.run_ctx.state_fs(&task.tag);
-        let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &task.tag);
+        let place = self.run_ctx.place(&task.chunk);
+        let fs = self.run_ctx.state_fs(&place, &task.tag);
+        let running = RunningState { place, tag: &task.tag, fs: &*fs };
+        let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, running);
         let Some(state) = task.state.as_mut() else { return true };
         match catch_unwind(AssertUnwindSafe(|| state.check(&ctx))) {
             Ok(Ok(look)) => {
@@ -141,8 +145,10 @@ impl<'p> Runner<'_, 'p> {
         let tag = std::mem::take(&mut task.tag);
         let ended = {
             let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
-            let fs = self.run_ctx.state_fs(&tag);
-            let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &tag);
+            let place = self.run_ctx.place(&task.chunk);
+            let fs = self.run_ctx.state_fs(&place, &tag);
+            let running = RunningState { place, tag: &tag, fs: &*fs };
+            let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, running);
             task.run(&ctx)
         };
         self.finish_ran(task.index, tag, None, ended);

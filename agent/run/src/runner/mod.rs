@@ -20,7 +20,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use zagent_compiler::{Compat, FileTree, Plan, TemplateHost, schema};
+use zagent_compiler::{Chunk, Compat, FileTree, Plan, TemplateHost, schema};
 use zagent_config::Value;
 use zagent_config::settings::RunSchedule;
 
@@ -97,12 +97,28 @@ pub struct RunCtx<'a> {
     pub progress: &'a dyn RunProgress,
     /// What must not be shown, and the files that hold or held it.
     pub(crate) secrets: &'a Arc<SecretFiles>,
+    /// The node that manages the machine, for states with `minion: true`; none when the machine is that node.
+    pub(crate) manager: Option<RunPlace<'a>>,
 }
 
-impl RunCtx<'_> {
+/// Where a state runs: a machine, its files and its functions.
+#[derive(Clone, Copy)]
+pub(crate) struct RunPlace<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) run_fs: &'a dyn RunFs,
+    pub(crate) host: &'a dyn TemplateHost,
+}
+
+impl<'a> RunCtx<'a> {
+    /// Where a state runs.
+    fn place(&self, chunk: &Chunk) -> RunPlace<'a> {
+        let own = RunPlace { machine: self.machine, run_fs: self.run_fs, host: self.host };
+        self.manager.filter(|_| chunk.runs_on_manager()).unwrap_or(own)
+    }
+
     /// What a state of this tag may touch.
-    fn state_fs(&self, tag: &str) -> Arc<dyn FileSystem> {
-        self.secrets.watch(self.run_fs.state_fs(tag), tag)
+    fn state_fs(&self, place: &RunPlace<'_>, tag: &str) -> Arc<dyn FileSystem> {
+        self.secrets.watch(place.run_fs.state_fs(tag), tag)
     }
 
     /// Tells who watches that a state begins.
@@ -143,21 +159,28 @@ pub fn run_plan(
     })
 }
 
+/// Which state runs, and as what.
+#[derive(Clone, Copy)]
+struct RunningState<'s> {
+    place: RunPlace<'s>,
+    tag: &'s str,
+    fs: &'s dyn FileSystem,
+}
+
 fn state_ctx<'s>(
     run_ctx: &RunCtx<'s>,
     settings: &RunnerSettings,
     templates: &'s dyn RenderTemplate,
     shared: &'s RunShared,
-    fs: &'s dyn FileSystem,
-    tag: &'s str,
+    RunningState { place, tag, fs }: RunningState<'s>,
 ) -> StateCtx<'s> {
     StateCtx {
         tag,
-        journal: run_ctx.run_fs.journal(),
-        machine: run_ctx.machine,
+        journal: place.run_fs.journal(),
+        machine: place.machine,
         fs,
         files: run_ctx.files,
-        host: run_ctx.host,
+        host: place.host,
         templates,
         pillar: run_ctx.pillar,
         plan: run_ctx.plan,

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use super::{RunCtx, RunnerSettings, state_ctx};
+use super::{RunCtx, RunnerSettings, RunningState, state_ctx};
 use crate::converge::{ConvergeResult, StateTask, chunk_umask};
 use zagent_host::fs::UmaskGuard;
 use zagent_states::{FileTemplate, RenderTemplate, RunShared};
@@ -32,8 +32,10 @@ pub(crate) fn worker_loop<'p>(
         let tag = std::mem::take(&mut task.tag);
         let ended = {
             let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
-            let fs = run_ctx.state_fs(&tag);
-            let ctx = state_ctx(run_ctx, settings, &templates, shared, &*fs, &tag);
+            let place = run_ctx.place(&task.chunk);
+            let fs = run_ctx.state_fs(&place, &tag);
+            let running = RunningState { place, tag: &tag, fs: &*fs };
+            let ctx = state_ctx(run_ctx, settings, &templates, shared, running);
             task.run(&ctx)
         };
         // Nobody listens any more only when the run itself is gone.

@@ -88,7 +88,7 @@ impl Runner<'_, '_> {
             if self.settings.mode == RunMode::Test { ConvergeMode::Simulate } else { ConvergeMode::Apply };
         let task = StateTask {
             index: usize::MAX,
-            chunk: Cow::Owned(slot::fill_slots(&chunk, self.run_ctx.host).into_owned()),
+            chunk: Cow::Owned(slot::fill_slots(&chunk, self.run_ctx.place(&chunk).host).into_owned()),
             tag: tag.clone(),
             state: None,
             check_result: None,

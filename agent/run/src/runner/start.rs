@@ -163,7 +163,9 @@ impl<'p> Runner<'_, 'p> {
             RunMode::Apply | RunMode::Revert => ConvergeMode::Apply,
         };
         let is_denied = !self.run_ctx.conditions.allow(chunk, &chunk.fun);
-        let chunk = match catch_unwind(AssertUnwindSafe(|| slot::fill_slots(chunk, self.run_ctx.host))) {
+        let chunk = match catch_unwind(AssertUnwindSafe(|| {
+            slot::fill_slots(chunk, self.run_ctx.place(chunk).host)
+        })) {
             Ok(chunk) => chunk,
             Err(panic) => {
                 let ended = ConvergeResult::failed(StateError::new(panic_message(&*panic)));

@@ -49,10 +49,10 @@ fn write_state(out: &mut String, outcome: &StateOutcome, view: &ReportView<'_>, 
         let _ = writeln!(out, "{}", colour(text));
     };
     line("----------".into());
-    line(format!("          ID: {}", sanitize(&outcome.id)));
+    line(format!("          ID: {}", sanitize(outcome.shown_id())));
     line(format!("    Function: {}.{}", outcome.state, outcome.fun));
-    if outcome.id != outcome.name {
-        line(format!("        Name: {}", sanitize(&outcome.name)));
+    if outcome.shown_id() != outcome.shown_name() {
+        line(format!("        Name: {}", sanitize(outcome.shown_name())));
     }
     line(format!("      Result: {}", python_repr(&outcome.result.into())));
     line(format!("     Comment: {}", sanitize(outcome.comment.trim()).replace('\n', "\n              ")));

@@ -115,6 +115,9 @@ impl Serialize for StateJson<'_> {
             map.serialize_entry("type", "state")?;
             map.serialize_entry("tag", &outcome.tag)?;
         }
+        if let Some(resource) = &outcome.resource {
+            map.serialize_entry("resource", resource)?;
+        }
         // What no SLS declared has neither, as in Salt.
         if outcome.is_declared() {
             map.serialize_entry("__id__", &outcome.id)?;

@@ -43,22 +43,24 @@ pub(super) fn group_skipped(states: &[StateOutcome]) -> Vec<SkipGroup<'_>> {
     groups
 }
 
-/// Causes found so far, by `sls.id`. The requisites of a state come before it.
+/// Causes found so far, by resource and `sls.id`. The requisites of a state come before it.
 #[derive(Default)]
-struct BlameMap<'r>(HashMap<String, BTreeSet<&'r str>>);
+struct BlameMap<'r>(HashMap<(Option<&'r str>, String), BTreeSet<&'r str>>);
 
 impl<'r> BlameMap<'r> {
     /// Adds one state, and returns the causes when it was skipped.
     fn add_state(&mut self, state: &'r StateOutcome) -> BTreeSet<&'r str> {
+        let resource = state.resource.as_deref();
         let culprits = match state.status() {
-            StateStatus::Failed => BTreeSet::from([state.id.as_str()]),
+            StateStatus::Failed => BTreeSet::from([state.shown_id()]),
             StateStatus::Skipped => {
                 let names = state.comment.strip_prefix(SALT_REQUISITE_FAILED).unwrap_or_default();
-                names.split(", ").filter_map(|n| self.0.get(n.trim())).flatten().copied().into_set()
+                let found = names.split(", ").filter_map(|n| self.0.get(&(resource, n.trim().to_owned())));
+                found.flatten().copied().into_set()
             }
             _ => return BTreeSet::new(),
         };
-        let of_name = self.0.entry(format!("{}.{}", state.sls, state.id)).or_default();
+        let of_name = self.0.entry((resource, format!("{}.{}", state.sls, state.id))).or_default();
         of_name.extend(culprits.iter().copied());
         culprits
     }

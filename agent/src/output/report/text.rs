@@ -145,7 +145,7 @@ impl ReportText<'_> {
             first if outcome.result == Some(false) => format!("  {first}"),
             first => format!("  {}", paint.dim(first)),
         };
-        let id = paint.bold(sanitize(&outcome.id));
+        let id = paint.bold(sanitize(outcome.shown_id()));
         let mark = match outcome.status() {
             StateStatus::Unchanged if outcome.has_detail(IRREVERSIBLE) => {
                 paint.yellow(self.pad_word("not undone"))
@@ -255,7 +255,7 @@ impl ReportText<'_> {
         let reason = paint.cyan(group.reason.as_str());
         let _ = writeln!(out, "{}  {states}  {reason}  {because}", self.status_mark(StateStatus::Skipped));
         if !self.all {
-            let names: Vec<String> = group.states.iter().map(|s| sanitize(&s.id)).collect();
+            let names: Vec<String> = group.states.iter().map(|s| sanitize(s.shown_id())).collect();
             let _ = writeln!(out, "{:indent$}{}", "", paint.dim(join_names(&names)), indent = self.indent());
         }
     }

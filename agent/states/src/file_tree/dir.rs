@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use zagent_compiler::{FileStamp, FileTree};
-use zagent_config::paths::tree::MODULES;
+use zagent_config::paths::tree::{MODULES, RESOURCE_TYPES};
 
 use zagent_compiler::BASE_ENV;
 
@@ -30,8 +30,8 @@ struct DirEnv {
     root: PathBuf,
     /// The directory that the root must lie in, links resolved: a root can be a link itself.
     below: Option<PathBuf>,
-    /// Modules next to the tree; visible as its `_states`.
-    modules: Option<Box<Self>>,
+    /// Folders next to the tree (`_states`, `_resources`), visible as folders of it.
+    beside: Vec<Self>,
     real: OnceLock<Result<PathBuf, String>>,
     list: OnceLock<Result<Arc<DirListing>, String>>,
 }
@@ -91,7 +91,16 @@ impl DirFiles {
     #[must_use]
     pub fn with_modules(mut self, dir: impl Into<PathBuf>) -> Self {
         if let Some(base) = self.envs.iter_mut().find(|env| env.name == BASE_ENV) {
-            base.modules = Some(Box::new(DirEnv::new(MODULES, dir.into())));
+            base.beside.push(DirEnv::new(MODULES, dir.into()));
+        }
+        self
+    }
+
+    /// The same for the executables of resource types.
+    #[must_use]
+    pub fn with_resource_types(mut self, dir: impl Into<PathBuf>) -> Self {
+        if let Some(base) = self.envs.iter_mut().find(|env| env.name == BASE_ENV) {
+            base.beside.push(DirEnv::new(RESOURCE_TYPES, dir.into()));
         }
         self
     }
@@ -103,14 +112,14 @@ impl DirFiles {
     /// The directory that holds a path, and the path inside it.
     fn locate<'p>(&self, env: &str, path: &'p str) -> Option<(&DirEnv, &'p Path)> {
         let env = self.env(env)?;
-        let beside = || {
-            let modules = env.modules.as_deref()?;
-            let path = relative_path(path.strip_prefix(MODULES)?.strip_prefix('/')?)?;
-            modules.root.join(path).is_file().then_some((modules, path))
-        };
         let here = relative_path(path)?;
-        match env.modules {
-            Some(_) if !env.root.join(here).exists() => Some(beside().unwrap_or((env, here))),
+        let beside = |folder: &&DirEnv| {
+            let path = relative_path(path.strip_prefix(&*folder.name)?.strip_prefix('/')?)?;
+            folder.root.join(path).is_file().then_some(path)
+        };
+        let found = env.beside.iter().find_map(|folder| Some((folder, beside(&folder)?)));
+        match found {
+            Some(found) if !env.root.join(here).exists() => Some(found),
             _ => Some((env, here)),
         }
     }
@@ -122,7 +131,7 @@ impl DirEnv {
             name: name.into(),
             root,
             below: None,
-            modules: None,
+            beside: Vec::new(),
             real: OnceLock::new(),
             list: OnceLock::new(),
         }
@@ -178,9 +187,9 @@ impl DirEnv {
         }
         let mut found = ListingBuilder::default();
         self.visit(self.real_root()?, "", &mut Vec::new(), &mut found)?;
-        if let Some(modules) = &self.modules {
-            let beside = modules.listing()?;
-            found.files.extend(beside.files.iter().map(|file| format!("{MODULES}/{file}")));
+        for folder in &self.beside {
+            let listing = folder.listing()?;
+            found.files.extend(listing.files.iter().map(|file| format!("{}/{file}", folder.name)));
         }
         let ListingBuilder { files, dirs, links } = found;
         Ok(DirListing {
