@@ -38,6 +38,17 @@ pub(super) fn reject_options(tree: &TreeArgs, flags: &RunOptionArgs) -> Result<(
     }
 }
 
+/// Refuses a revert on resources that names no run: their last runs may be different ones.
+pub(super) fn reject_unnamed(order: &RunOptions) -> Result<(), AgentError> {
+    match order.revert == Some(None) && !order.test {
+        false => Ok(()),
+        true => Err(AgentError::usage_hint(
+            "`--revert` on resources needs the name of a run",
+            "list the runs with `zagent history`; `--revert last` reverts the last run of each resource",
+        )),
+    }
+}
+
 /// Decides which run is reverted, and asks when none is named.
 pub(super) fn choose_run(
     job: &CompileJob,

@@ -94,6 +94,7 @@ impl RunArgs {
             revert::reject_options(&tree, &flags)?;
             let job = tree.job_without_states()?;
             if let Some(target) = &target {
+                revert::reject_unnamed(&order)?;
                 let what = (target, &PlanRequest::Revert);
                 return run_on_target(&job, what, (&order, false), &self.report, ui);
             }

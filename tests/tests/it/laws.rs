@@ -198,7 +198,7 @@ fn every_law_names_what_holds_it() {
 }
 
 /// The pages whose tables have a column with tests.
-const PAGES_WITH_TESTS: [&str; 2] = ["docs/src/security.md", "docs/src/promises.md"];
+const PAGES_WITH_TESTS: [&str; 3] = ["docs/src/security.md", "docs/src/promises.md", "docs/src/resources.md"];
 
 #[test]
 fn pages_name_tests_that_exist() {

@@ -289,11 +289,11 @@ fn a_chroot_is_configured_from_outside_and_reverted() {
     assert_eq!(data(&tree, &["-r", "--target", "G@os:Alpine", "grains.get", "resource_type"]), r#""chroot""#);
     assert_eq!(data(&tree, &["-r", "--target", "image", "file.file_exists", "/etc/motd"]), "true");
     // One resource's part of the run is reverted; what it did on the node is another journal.
-    let back = run(&tree, &["run", "--revert", "-r", "--target", "T@chroot:image"]);
+    let back = run(&tree, &["run", "--revert", "last", "-r", "--target", "T@chroot:image"]);
     assert_eq!(back.exit, ExitStatus::Success, "{}", back.all());
     assert_eq!(states(&back), ["0 file_|-image /etc/motd_|-image /etc/motd_|-managed true"]);
     assert!(!root.join("etc/motd").exists() && std::path::Path::new(&note).exists());
-    let back = run(&tree, &["run", "--revert"]);
+    let back = run(&tree, &["run", "--revert", "last"]);
     assert_eq!(back.exit, ExitStatus::Success, "{}", back.all());
     assert!(!std::path::Path::new(&note).exists());
 }
@@ -445,6 +445,7 @@ fn flags_about_resources_are_never_ignored() {
         (&["-r", "doctor"], "belong to commands that run something"),
         (&["state.low", "{}", "-r"], "runs on this node alone"),
         (&["run", "-r"], "set `resources.target`"),
+        (&["run", "--revert", "-r"], "needs the name of a run"),
         (&["-r", "--target", "T@dummy and", "test.ping"], "the target `T@dummy and` is wrong"),
         (
             &["-r", "--target", "dummy_grain_1", "--target-type", "grain", "test.ping"],
@@ -493,4 +494,29 @@ fn what_a_resource_says_is_escaped_and_credentials_are_masked() {
             said.all()
         );
     }
+}
+
+/// `resource_targets.tsv`: how a target is read, its text, the answer of Salt 3008.3's masterless `-r test.ping`; where ours differs, our
+/// answer and the reason.
+#[test]
+fn targets_select_as_in_salt_or_for_a_reason() {
+    let tree = Tree::new(TUTORIAL);
+    let grains = r#"{"id": "node1", "os": "Debian", "kernel": "Linux", "ipv4": ["127.0.0.1"]}"#;
+    std::fs::write(tree.dir.path().join("grains.json"), grains).unwrap();
+    let at = |name: &str| tree.dir.path().join(name).display().to_string();
+    let place = [at("states"), at("pillar"), at("grains.json"), at("none.yaml")];
+    let (mut cases, mut differing) = (0, 0);
+    for line in include_str!("resource_targets.tsv").lines() {
+        let mut cells = line.split('\t');
+        let (kind, target, salt) = (cells.next().unwrap(), cells.next().unwrap(), cells.next().unwrap());
+        let (want, reason) = cells.next().map_or((salt, None), |ours| (ours, cells.next()));
+        let mut words = vec!["-r", "--tgt", target, "--tgt-type", kind, "test.ping", "--out", "json"];
+        words.extend(["--states", &place[0], "--pillar", &place[1], "--grains", &place[2]]);
+        words.extend(["--config", &place[3], "--id", "node1"]);
+        let said = super::zagent(&words, tree.dir.path());
+        assert_eq!(said.json().to_string(), want, "{kind} {target}: {}", said.all());
+        assert!(want == salt || reason.is_some_and(|reason| !reason.is_empty()), "{line}: without a reason");
+        (cases, differing) = (cases + 1, differing + usize::from(want != salt));
+    }
+    assert_eq!((cases, differing), (61, 9));
 }
