@@ -17,6 +17,9 @@ pub(crate) struct Apt;
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 const APT_LISTS: &str = "/var/lib/apt/lists";
 
+/// Looks without a trace: apt would keep a log of what it planned, also of what it only simulates.
+pub(super) const SIMULATE: [&str; 3] = ["-s", "-o", "Dir::Log::Planner=/dev/null"];
+
 impl PkgProvider for Apt {
     fn name(&self) -> &'static str {
         "apt"
@@ -63,7 +66,7 @@ impl PkgProvider for Apt {
 
     fn dry_run_command(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
         let mut line = command_line(program, action);
-        line.insert(1, "-s".into());
+        line.splice(1..1, to_strings(&SIMULATE));
         Some(line)
     }
 

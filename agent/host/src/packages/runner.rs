@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use zagent_config::FunctionError;
 
+use super::apt::SIMULATE;
 use super::lock_wait::LOCK_TIMEOUT;
 use super::{PkgAction, PkgChange, PkgDb, SelectedProvider};
 use crate::{CommandOutput, Tools};
@@ -119,7 +120,7 @@ impl<'a> PkgRunner<'a> {
 
     fn simulate_line(&self, line: &[String]) -> Result<Vec<PkgChange>, FunctionError> {
         let mut line = line.to_vec();
-        line.insert(1, "-s".into());
+        line.splice(1..1, SIMULATE.map(str::to_owned));
         let output = self.run_line(&line, self.tools.machine.timeout.max(LOCK_TIMEOUT), false)?;
         Ok(self.selected.provider.parse_dry_run(&output.stdout))
     }

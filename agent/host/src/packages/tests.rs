@@ -191,6 +191,9 @@ fn managers_are_told_in_their_words() {
         told("pacman", &PkgAction::Upgrade(&["vim".into()], &plain)),
         "pacman -S --noconfirm --needed vim"
     );
+    let line = provider("apt").dry_run_command("apt-get", &PkgAction::Upgrade(&["vim".into()], &plain));
+    let line = line.map(|line| line[..4].join(" "));
+    assert_eq!(line.as_deref(), Some("apt-get -s -o Dir::Log::Planner=/dev/null"), "a look keeps no log");
     let line = provider("zypper").dry_run_command(
         "zypper",
         &PkgAction::Upgrade(&[], &PkgActionOptions { dist_upgrade: true, ..plain }),

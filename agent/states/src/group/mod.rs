@@ -237,6 +237,21 @@ impl GroupPresent {
 }
 
 impl State for GroupPresent {
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        // An earlier state of a dry run would have made it.
+        let assumed = assumed_accounts::assumed_id(AccountKind::Group, &self.name);
+        let is_same = |id: u32| self.gid.is_none_or(|gid| gid == i64::from(id));
+        let names_users = self.members.is_some() || !self.add.is_empty() || !self.delete.is_empty();
+        if assumed.is_some_and(is_same)
+            && !names_users
+            && ctx.compat == Compat::Strict
+            && find_group(ctx.tools().machine, &self.name, self.local)?.is_none()
+        {
+            return Ok(CheckResult::in_sync(format!("Group {} would be there by then", self.name)));
+        }
+        self.check(ctx)
+    }
+
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let tools = ctx.tools();
         let Some(group) = find_group(tools.machine, &self.name, self.local)? else {
@@ -340,5 +355,30 @@ impl State for GroupAbsent {
 
     fn lock_keys(&self) -> Vec<LockKey> {
         vec![LockKey::Users]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict;
+    use crate::assumed_accounts::AssumedScope;
+    use crate::testing::{StateTestBed, chunk};
+
+    #[test]
+    fn a_group_that_is_declared_twice_is_created_once() {
+        let test_bed = StateTestBed::strict();
+        let ctx = test_bed.scene();
+        let _names = AssumedScope::enter(&ctx.shared.assumed_accounts);
+        let mut verdicts = Vec::new();
+        for args in ["{}", "{}", r#"{"gid": 61234}"#] {
+            let mut state = crate::build(&chunk("group.present", "zagent-nobody-has-it", args)).unwrap();
+            let look = state.preview(&ctx).unwrap();
+            if look.verdict == Verdict::Drifted {
+                state.simulate(&ctx);
+            }
+            verdicts.push(look.verdict);
+        }
+        assert_eq!(verdicts, [Verdict::Drifted, Verdict::InSync, Verdict::Drifted]);
     }
 }
