@@ -12,3 +12,4 @@ pub mod exit_code;
 pub mod init;
 pub mod log;
 pub mod output;
+pub mod secrets;

@@ -19,6 +19,8 @@ pub const FRAGMENTS_DIR: &str = "conf.d";
 pub const DEFAULT_BAKED: &str = "/usr/share/zagent/states";
 /// Custom facts: YAML files and executables.
 pub const DEFAULT_FACTS_DIR: &str = "/etc/zagent/facts.d";
+/// The private key that opens age secrets when nothing else is said: the SSH key of the host.
+pub const DEFAULT_AGE_IDENTITY: &str = "/etc/ssh/ssh_host_ed25519_key";
 /// Keys that decrypt `gpg` values in pillar.
 pub const DEFAULT_GPG_HOME: &str = "/etc/zagent/gpgkeys";
 /// Keys whose signatures are accepted.

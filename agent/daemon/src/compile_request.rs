@@ -255,6 +255,7 @@ impl CompileRequest {
             .allow_commands(settings.cmd_run == TemplatePermission::Allow)
             .timeout(settings.limits.program_timeout);
         let live = LiveHostSettings {
+            age_identities: vec![settings.age_identity.clone()],
             external_pillar: settings.ext_pillar.clone(),
             external_tops: settings.master_tops.clone(),
             ..LiveHostSettings::new(&*options.id, machine)

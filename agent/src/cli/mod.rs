@@ -33,6 +33,7 @@ mod run;
 mod run_args;
 mod run_printer;
 mod salt_args;
+mod secrets;
 mod self_;
 mod show;
 mod source;
@@ -162,6 +163,8 @@ enum CliCommand {
     Explain(explain::ExplainArgs),
     /// Write, check or sign the manifest of a states repository
     Manifest(manifest::ManifestArgs),
+    /// Create keys, encrypt and edit secrets of a states repository, and show who can read them
+    Secrets(secrets::SecretsArgs),
     /// Publish an agent binary for rollouts, or list published releases
     Release(release::ReleaseArgs),
     /// Fetch from the remotes, or verify what they offer; runs nothing
@@ -261,6 +264,7 @@ impl CliCommand {
             Self::Check(args) => args.format().into(),
             Self::Explain(args) => args.format().into(),
             Self::Manifest(args) => args.format().into(),
+            Self::Secrets(args) => args.format().into(),
             Self::Release(args) => args.format().into(),
             Self::Source(args) => args.format().into(),
             Self::Cache(args) => args.format().into(),
@@ -303,6 +307,7 @@ impl CliCommand {
             Self::Check(args) => args.run(ui),
             Self::Explain(args) => args.run(ui),
             Self::Manifest(args) => args.run(ui),
+            Self::Secrets(args) => args.run(ui),
             Self::Release(args) => args.run(ui),
             Self::Source(args) => args.run(ui),
             Self::Cache(args) => args.run(ui),

@@ -16,6 +16,7 @@ mod full_disk;
 mod node;
 mod passphrase;
 mod rollout;
+mod secrets;
 mod signals;
 mod site;
 mod trust;

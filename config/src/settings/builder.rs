@@ -57,6 +57,7 @@ impl SettingsBuilder<'_> {
                 merge_lists: all.flag("pillar.merge_lists"),
                 env: self.name("pillar.env", checker),
             },
+            age_identity: all.path("secrets.identity"),
             ext_pillar: all.programs("ext_pillar"),
             master_tops: all.programs("master_tops"),
             nodegroups: all.groups("nodegroups"),

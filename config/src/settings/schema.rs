@@ -224,6 +224,7 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("pillar.merge", SettingKind::Choice(&MergeStrategy::NAMES), SettingDefault::Text("smart")),
     key("pillar.merge_lists", SettingKind::Bool, SettingDefault::Bool(false)),
     key("pillar.env", SettingKind::Text, SettingDefault::Unset),
+    key("secrets.identity", SettingKind::Path, SettingDefault::Text(paths::DEFAULT_AGE_IDENTITY)),
     key("ext_pillar", SettingKind::Programs, SettingDefault::Empty),
     key("master_tops", SettingKind::Programs, SettingDefault::Empty),
     key("nodegroups", SettingKind::Groups, SettingDefault::Empty),

@@ -50,6 +50,8 @@ pub struct Settings {
     pub facts_dir: PathBuf,
     /// How pillar data is merged.
     pub pillar: PillarSettings,
+    /// The private key that opens age secrets: an SSH key or an age identity.
+    pub age_identity: PathBuf,
     /// External pillars, each a program and its arguments.
     pub ext_pillar: Vec<Vec<String>>,
     /// External tops, each a program and its arguments.

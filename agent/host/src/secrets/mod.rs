@@ -1,7 +1,9 @@
-//! Armoured secrets to text: OpenPGP by the `gpg` program, age by its library.
+//! Armoured secrets to text and back: OpenPGP by the `gpg` program, age by its library.
 //!
 //! Law: neither a secret nor a key ever gets into a message (held by
 //! `age_messages_open_with_the_right_identity_only`, `gpg_without_a_key_says_so`).
+
+mod sealing;
 
 use std::fs;
 use std::io::Read;
@@ -10,13 +12,17 @@ use std::path::{Path, PathBuf};
 use zagent_config::mask::Secret;
 use zagent_config::trusted_path;
 
+pub use self::sealing::{
+    AgeRecipient, MessageRecipients, encrypt_age, generate_identity, message_recipients,
+};
+
 use super::exec::{ExecCommand, error_message};
 use crate::Machine;
 
 /// Where OpenPGP keys are looked for when nothing else is said.
 pub const GPG_HOME: &str = zagent_config::paths::DEFAULT_GPG_HOME;
 /// The host's own key, an age identity too.
-pub const HOST_KEY: &str = "/etc/ssh/ssh_host_ed25519_key";
+pub const HOST_KEY: &str = zagent_config::paths::DEFAULT_AGE_IDENTITY;
 
 /// Decrypts an OpenPGP message.
 pub fn decrypt_gpg(machine: &Machine, home: &Path, armoured: &str) -> Result<Secret, String> {
@@ -82,21 +88,12 @@ fn load_identities(files: &[PathBuf]) -> Result<Vec<Box<dyn age::Identity>>, Str
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use age::secrecy::ExposeSecret;
 
     use super::*;
 
-    fn sealed(recipient: &dyn age::Recipient, text: &str) -> String {
-        let encryptor = age::Encryptor::with_recipients(std::iter::once(recipient)).unwrap();
-        let mut out = Vec::new();
-        let armour =
-            age::armor::ArmoredWriter::wrap_output(&mut out, age::armor::Format::AsciiArmor).unwrap();
-        let mut writer = encryptor.wrap_output(armour).unwrap();
-        writer.write_all(text.as_bytes()).unwrap();
-        writer.finish().and_then(age::armor::ArmoredWriter::finish).unwrap();
-        String::from_utf8(out).unwrap()
+    fn sealed(recipient: &age::x25519::Recipient, text: &str) -> String {
+        encrypt_age(&[AgeRecipient::parse(&recipient.to_string()).unwrap()], text.as_bytes()).unwrap()
     }
 
     #[test]
