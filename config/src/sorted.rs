@@ -89,7 +89,7 @@ mod tests {
             theirs.sort_by_key(|(key, _)| *key);
             prop_assert_eq!(&ours, &theirs);
             sort_by(&mut ours, |a, b| b.1.cmp(&a.1));
-            theirs.sort_by(|a, b| b.1.cmp(&a.1));
+            theirs.sort_by_key(|item| std::cmp::Reverse(item.1));
             prop_assert_eq!(ours, theirs);
         }
     }

@@ -113,7 +113,7 @@ mod tests {
         store.keep_grains(&resource, &grains).unwrap();
         assert_eq!(store.kept_grains(&resource), Some(grains));
         assert_eq!(store.kept_grains(&declared(ResourceConfig::Chroot("/srv/b".into()))), None);
-        assert_eq!(store.known(), [resource.name.clone()]);
+        assert_eq!(store.known(), std::slice::from_ref(&resource.name));
         assert!(store.forget(&resource.name).unwrap() && !store.forget(&resource.name).unwrap());
         assert_eq!(store.kept_grains(&resource), None);
     }

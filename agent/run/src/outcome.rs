@@ -442,7 +442,7 @@ impl StateOutcome {
     #[must_use]
     pub fn is_declared(&self) -> bool {
         let is_synthetic = self.state == "no" && self.fun == "None";
-        !is_synthetic && !(self.id.is_empty() && self.sls.is_empty())
+        !(is_synthetic || self.id.is_empty() && self.sls.is_empty())
     }
 
     /// True when these details are set.

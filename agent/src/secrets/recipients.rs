@@ -303,7 +303,7 @@ impl Parser {
             match rule {
                 Value::Map(map) => rules.extend(self.read_rule(map, list.pos(i))),
                 other => {
-                    self.fail(list.pos(i), format!("a rule is {}, expected `path:` and more", other.kind()))
+                    self.fail(list.pos(i), format!("a rule is {}, expected `path:` and more", other.kind()));
                 }
             }
         }

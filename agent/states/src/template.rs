@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use zagent_compiler::schema::ParamTable;
+use zagent_compiler::schema::{ParamTable, Schema};
 use zagent_config::Map;
 
 use crate::ChunkArgs;
@@ -33,15 +33,22 @@ pub struct FileTemplate {
 const TEMPLATED: [(&str, &str); 5] =
     [("file", "managed"), ("file", "recurse"), ("cmd", "script"), ("cron", "file"), ("debconf", "set_file")];
 
+/// The descriptions of these modules: what they know.
+static DESCRIBED: Schema = Schema::new(&[
+    ("cmd", include_str!("cmd/description.txt")),
+    ("cron", include_str!("cron/description.txt")),
+    ("debconf", include_str!("debconf/description.txt")),
+    ("file", include_str!("file/description.txt")),
+]);
+
 /// What `file.recurse` keeps from the files it manages.
 const KEPT_BY_RECURSE: [&str; 2] = ["mode", "makedirs"];
 
 /// The arguments of a state that only its template reads.
 pub(crate) fn extra_variables(args: &ChunkArgs<'_>) -> Map {
     static TABLES: LazyLock<Vec<((&str, &str), ParamTable)>> = LazyLock::new(|| {
-        let table = |f: &(&'static str, &'static str)| {
-            Some((*f, ParamTable::new(crate::schema().function(f.0, f.1)?)))
-        };
+        let table =
+            |f: &(&'static str, &'static str)| Some((*f, ParamTable::new(DESCRIBED.function(f.0, f.1)?)));
         TEMPLATED.iter().filter_map(table).collect()
     });
     let called = (&*args.chunk.state, &*args.chunk.fun);

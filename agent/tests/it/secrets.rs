@@ -120,8 +120,8 @@ fn from_nothing_to_a_secret_on_a_host() {
     assert_eq!(desk.pillar(&other).status.code(), Some(65));
 
     // An editor sees the value alone; the rest of the file stays.
-    let editor = format!("sh -c 'grep -qx s3cret-token \"$1\" && echo new-token > \"$1\"' sh");
-    let edited = desk.edits("ops", &["secrets", "edit", "pillar/web/app.sls"], "", &editor);
+    let editor = "sh -c 'grep -qx s3cret-token \"$1\" && echo new-token > \"$1\"' sh";
+    let edited = desk.edits("ops", &["secrets", "edit", "pillar/web/app.sls"], "", editor);
     assert!(edited.status.success(), "{}", text(&edited.stderr));
     assert!(text(&desk.pillar(&host_key).stdout).contains("new-token"));
     let unchanged = desk.read("pillar/web/app.sls");

@@ -405,8 +405,8 @@ fn rename_ids(data: &Map, sls: &str) -> Result<Map, Fault> {
             (_, Value::Map(states)) if is_id(&id) => rename_references(states, sls, *at)?.into(),
             _ => value.clone(),
         };
-        if id.starts_with('.') {
-            renamed.push((full_id(&id, sls, *at)?, with_name(&value, &id[1..]), *at));
+        if let Some(name) = id.strip_prefix('.') {
+            renamed.push((full_id(&id, sls, *at)?, with_name(&value, name), *at));
         } else {
             kept.insert_at(key.clone(), value, *at);
         }

@@ -21,11 +21,11 @@ fn tally(flavour: Flavour, more: &[&str]) -> Tally {
     for seed in &seeds {
         let trial = Trial::new(*seed, flavour);
         if seeds.len() == 1 {
-            eprintln!("{}", trial.sls());
+            println!("{}", trial.sls());
         }
         all.add(trial.compare(more));
     }
-    eprintln!("{flavour:?} {more:?}, seeds {:?} to {:?}: {}", seeds.first(), seeds.last(), all.summary());
+    println!("{flavour:?} {more:?}, seeds {:?} to {:?}: {}", seeds.first(), seeds.last(), all.summary());
     all
 }
 

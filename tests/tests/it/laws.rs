@@ -286,7 +286,7 @@ fn names_of_holders(text: &str) -> Vec<&str> {
 fn rust_files(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a readable directory") {
         let path = entry.expect("a readable entry").path();
-        if path.is_dir() && !path.ends_with("target") {
+        if path.is_dir() && !path.join("CACHEDIR.TAG").exists() {
             rust_files(&path, files);
         } else if path.extension().is_some_and(|e| e == "rs") {
             files.push(path);

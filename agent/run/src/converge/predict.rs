@@ -143,7 +143,7 @@ impl StateTask<'_> {
         };
         let own_hides = changes && !ended.unpredicted.is_none() && own.reaches_text(&text);
         let in_overlay = !reached(true) && !own_hides;
-        let on_host = !reached(false) && !(changes && own.reaches_text(&text));
+        let on_host = !(reached(false) || changes && own.reaches_text(&text));
         match guard::predict_check_cmd(&self.chunk, ctx, in_overlay, on_host) {
             Some(Ok(())) if ended.unknown => ConvergeResult { failure_unknown: false, ..ended },
             Some(Ok(())) => {

@@ -67,6 +67,7 @@ pub(super) fn declared_edges(plan: &Plan) -> DeclaredEdges {
     let mut barrier: Option<usize> = None;
     let mut since: Vec<usize> = Vec::new();
     let mut paths = PathOrder::default();
+    let links = Links::of(plan);
     for (i, chunk) in plan.chunks.iter().enumerate() {
         match footprint(chunk) {
             Footprint::Nothing => {}
@@ -82,6 +83,9 @@ pub(super) fn declared_edges(plan: &Plan) -> DeclaredEdges {
                 edges.barriers.extend(barrier.map(|before| (before, i)));
                 since.push(i);
                 for visit in visits {
+                    for other in links.other_names(&visit.path) {
+                        paths.visit(i, &Visit { path: other, makes: None }, &mut edges.shared);
+                    }
                     paths.visit(i, &visit, &mut edges.shared);
                 }
             }
@@ -187,6 +191,46 @@ fn absolute(path: &str) -> Option<String> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         format!("/{}", parts.join("/"))
     })
+}
+
+/// Links that states of the plan make: the same file under two names. Links that are on the host already are not known.
+struct Links(HashMap<String, String>);
+
+/// Longer chains of links are followed no further.
+const MAX_LINKS: usize = 8;
+
+impl Links {
+    fn of(plan: &Plan) -> Self {
+        let links = plan
+            .chunks
+            .iter()
+            .filter(|chunk| &*chunk.state == "file" && matches!(&*chunk.fun, "symlink" | "hardlink"));
+        let ends = links.filter_map(|chunk| {
+            let path = managed_path(chunk)?.into_owned();
+            let target = chunk.args.get("target")?.as_str()?;
+            let target = match target.starts_with('/') {
+                true => absolute(target)?,
+                false => absolute(&format!("{}/{target}", parent_dir(&path)?))?,
+            };
+            Some((path, target))
+        });
+        Self(ends.collect())
+    }
+
+    /// The other names of a path: it, or a directory above it, is a link.
+    fn other_names(&self, path: &str) -> Vec<String> {
+        let (mut found, mut path) = (Vec::new(), path.to_owned());
+        while !self.0.is_empty() && found.len() < MAX_LINKS {
+            let link = std::iter::once(&*path)
+                .chain(parent_dirs(&path))
+                .find_map(|name| Some((name, self.0.get(name)?)));
+            let Some((name, target)) = link else { break };
+            let other = format!("{target}{}", &path[name.len()..]);
+            found.push(other.clone());
+            path = other;
+        }
+        found
+    }
 }
 
 /// Who touched which path last.
@@ -299,6 +343,18 @@ mod tests {
             (&["file.managed /a/b/x makedirs=y", "file.managed /a/b/y makedirs=y user=web"], &[(0, 1)]),
             (&["file.managed /a/b/x makedirs=y", "file.managed /c/y onlyif=test~-d~/a/b"], &[(0, 1)]),
             (&["host.present a", "file.managed /etc/hosts"], &[(0, 1)]),
+            (
+                &["file.symlink /a/l target=/b/t", "file.append /a/l", "file.managed /b/t"],
+                &[(0, 1), (0, 2), (1, 2)],
+            ),
+            (
+                &["file.symlink /a/l target=../b", "file.append /a/l/x", "file.managed /b/x"],
+                &[(0, 1), (0, 2)],
+            ),
+            (
+                &["file.symlink /a/l target=b", "file.append /a/l/x", "file.managed /a/b/x"],
+                &[(0, 1), (0, 2), (1, 2)],
+            ),
         ];
         for (lines, expected) in table {
             assert_eq!(all_edges(lines), *expected, "{lines:?}");

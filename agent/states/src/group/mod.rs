@@ -360,7 +360,6 @@ impl State for GroupAbsent {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Verdict;
     use crate::assumed_accounts::AssumedScope;
     use crate::testing::{StateTestBed, chunk};

@@ -169,7 +169,7 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// The items in it.
-    pub(super) fn items(&self) -> Option<Vec<Item<'a>>> {
+    pub(super) fn items(&self) -> Option<Vec<Self>> {
         items(self.content)
     }
 

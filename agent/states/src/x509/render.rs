@@ -64,14 +64,8 @@ fn content(name: &str, item: &Item<'_>) -> Option<Map> {
         "authorityKeyIdentifier" => authority_key_identifier(&items()?),
         "issuerAltName" | "subjectAltName" | "certificateIssuer" => value(names(&items()?)),
         "authorityInfoAccess" => {
-            let one = |item: &Item<'_>| {
-                let pair = item.items()?;
-                let dotted = der::object_text(pair.first()?.content);
-                let known = ACCESS.iter().find(|(_, object)| *object == dotted);
-                let method = known.map_or(dotted.as_str(), |(name, _)| name);
-                Some(Value::from(Map::from_iter([(method, general_name::render(pair.get(1)?))])))
-            };
-            value(items()?.iter().map(one).collect::<Option<Vec<Value>>>()?)
+            let methods: Option<Vec<Value>> = items()?.iter().map(access_method).collect();
+            value(methods?)
         }
         "crlDistributionPoints" | "freshestCRL" => {
             let points: Option<Vec<Value>> = items()?.iter().map(point).collect();
@@ -88,16 +82,7 @@ fn content(name: &str, item: &Item<'_>) -> Option<Map> {
             Map::from_iter([("inhibitPolicyMapping", count(1)), ("requireExplicitPolicy", count(0))])
         }
         "inhibitAnyPolicy" | "cRLNumber" | "deltaCRLIndicator" => value(number(item)?),
-        "nameConstraints" => {
-            let parts = items()?;
-            let trees = |tag| -> Value {
-                let trees = context(&parts, tag).and_then(Item::items).unwrap_or_default();
-                let first =
-                    |tree: &Item<'_>| der::first(tree.content).map(|(name, _)| general_name::render(&name));
-                trees.iter().filter_map(first).map(Value::from).collect()
-            };
-            Map::from_iter([("excluded", trees(1)), ("permitted", trees(0))])
-        }
+        "nameConstraints" => name_constraints(&items()?),
         "noCheck" => value(true),
         "tlsfeature" => {
             let feature = |item: &Item<'_>| {
@@ -114,6 +99,23 @@ fn content(name: &str, item: &Item<'_>) -> Option<Map> {
         "invalidityDate" => value(super::read::time_text(der::read_time(item)?)),
         _ => return None,
     })
+}
+
+fn access_method(item: &Item<'_>) -> Option<Value> {
+    let pair = item.items()?;
+    let dotted = der::object_text(pair.first()?.content);
+    let known = ACCESS.iter().find(|(_, object)| *object == dotted);
+    let method = known.map_or(dotted.as_str(), |(name, _)| name);
+    Some(Map::from_iter([(method, general_name::render(pair.get(1)?))]).into())
+}
+
+fn name_constraints(parts: &[Item<'_>]) -> Map {
+    let trees = |tag| -> Value {
+        let trees = context(parts, tag).and_then(Item::items).unwrap_or_default();
+        let first = |tree: &Item<'_>| der::first(tree.content).map(|(name, _)| general_name::render(&name));
+        trees.iter().filter_map(first).map(Value::from).collect()
+    };
+    Map::from_iter([("excluded", trees(1)), ("permitted", trees(0))])
 }
 
 fn authority_key_identifier(parts: &[Item<'_>]) -> Map {

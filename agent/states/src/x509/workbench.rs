@@ -514,7 +514,7 @@ impl Workbench<'_> {
             }
         };
         let is_over = not_after.is_some_and(|end| now() > end);
-        if is_over && !given(args, "include_expired").is_some() {
+        if is_over && given(args, "include_expired").is_none() {
             return Ok(None);
         }
         let extensions = entry.get("extensions").and_then(Value::as_map).cloned().unwrap_or_default();
