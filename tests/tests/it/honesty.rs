@@ -11,6 +11,7 @@ const SAMPLE: u64 = 120;
 const MAX_WRONG: usize = 100;
 const MAX_UNKNOWN: usize = 8_000;
 
+#[expect(clippy::print_stdout, reason = "the figures of a test run")]
 fn tally(flavour: Flavour, more: &[&str]) -> Tally {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let seeds: Vec<u64> = match number("SEED") {
