@@ -6,10 +6,7 @@ use zagent_host::Machine;
 use zagent_host::facts::{FactSources, Facts, Grains};
 use zagent_states::template_host::recorded_facts::parse_facts;
 
-/// Why an ssh resource cannot be used.
-pub(crate) const SSH_UNSUPPORTED: &str =
-    "No resource loader for type 'ssh': this version cannot reach ssh resources";
-
+use crate::inventory::SSH_UNSUPPORTED;
 use crate::{Resource, ResourceError, ResourceStore, dummy};
 
 /// Whether kept grains will do.

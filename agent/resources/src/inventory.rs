@@ -12,6 +12,10 @@ use zagent_host::Machine;
 use crate::ResourceError;
 use crate::custom::{self, CustomLimits, CustomProgram};
 
+/// Why an ssh resource cannot be used.
+pub(crate) const SSH_UNSUPPORTED: &str =
+    "No resource loader for type 'ssh': this version cannot reach ssh resources";
+
 /// One resource.
 #[derive(Clone, Debug)]
 pub struct Resource {
@@ -106,7 +110,7 @@ impl Resource {
             ResourceConfig::Custom(_) if self.program.is_some() => Ok(node.clone()),
             ResourceConfig::Custom(_) => Err(self.no_loader()),
             ResourceConfig::Chroot(root) => Machine::at_root(root).map_err(ResourceError::Root),
-            ResourceConfig::Ssh(_) => Err(ResourceError::Unreachable(crate::grains::SSH_UNSUPPORTED.into())),
+            ResourceConfig::Ssh(_) => Err(ResourceError::Unreachable(SSH_UNSUPPORTED.into())),
         }
     }
 

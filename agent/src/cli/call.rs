@@ -200,10 +200,6 @@ fn unknown_function(name: &str, job: &CompileJob) -> AgentError {
         schema().modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
     let calls = job.compiler.functions().names().into_iter().map(str::to_owned);
     let all: Vec<String> = states.chain(calls).chain(super::STATE_COMMANDS.map(str::to_owned)).collect();
-    if let Some(stage) = name.strip_prefix("state.show_") {
-        let message = format!("there is no function `{name}`");
-        return AgentError::usage_hint(message, format!("`zagent show {stage}` prints that stage"));
-    }
     let hint = match nearest(name, all.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "list the functions of a state module with `zagent explain MODULE`".into(),

@@ -24,6 +24,7 @@ pub mod shared;
 pub mod state;
 pub(crate) mod state_module;
 pub mod template;
+mod template_args;
 pub mod template_host;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -52,6 +52,9 @@ impl Secrets {
     }
 }
 
+/// Both tests look at all processes of this machine, and give secrets to a command: they take turns.
+static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 /// Texts that give a secret away: the beginning of it, and of its forms.
 fn forms(secret: &str) -> Vec<String> {
     let head = &secret[..12];
@@ -382,6 +385,7 @@ impl Scene {
 
 #[test]
 fn no_process_file_or_socket_shows_a_canary() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let board = tempfile::tempdir().unwrap();
     let made = Command::new("git").args(["init", "-q", "--bare"]).arg(board.path()).status().unwrap();
     assert!(made.success());
@@ -438,6 +442,7 @@ fn no_process_file_or_socket_shows_a_canary() {
 
 #[test]
 fn the_board_of_one_machine_shows_no_canary() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut scene = Scene::new("board: {kind: sled, every: 10s}");
     let first = scene.push(&FIRST, "");
     scene.node.start_with(&["-vv"]);

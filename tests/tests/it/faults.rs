@@ -107,7 +107,10 @@ fn every_code_of_the_compiler_has_a_case() {
     }
     let compiles =
         |id: &str| matches!(&id[2..4], "01" | "02" | "03" | "04" | "05" | "06" | "07" | "08" | "09");
-    let all: Vec<&str> = codes::all().map(|code| code.id).filter(|id| compiles(id)).collect();
+    // Resources are read when a command asks for them: `cli::tests::resources` shows this code.
+    let elsewhere = |id: &str| id == "ZA0708";
+    let all: Vec<&str> =
+        codes::all().map(|code| code.id).filter(|id| compiles(id) && !elsewhere(id)).collect();
     let missing: Vec<&&str> = all.iter().filter(|id| !shown.contains(**id)).collect();
     assert!(missing.is_empty(), "no case shows {missing:?}");
 }

@@ -60,7 +60,7 @@ impl Shop {
 
     /// Reverts the last run.
     fn reverts(&self) {
-        let report = self.host.call("run --revert");
+        let report = self.host.call("run --revert last");
         assert_eq!(report["success"], true, "{report:#}");
     }
 }
@@ -430,7 +430,7 @@ fn busybox_for_real() {
     assert_eq!(lines("/etc/group"), "devs:x:3000:svc\nops:x:3010:svc\n");
     host.settles("alice: {user.absent: [{purge: true}]}\n", ACCOUNTS);
     assert!(host.holds("test ! -e /home/alice && ! getent passwd alice"));
-    assert_eq!(host.call("run --revert")["success"], true);
+    assert_eq!(host.call("run --revert last")["success"], true);
     assert!(lines("/etc/passwd").contains("alice:x:3005:"), "{}", lines("/etc/passwd"));
     assert_eq!(lines("/etc/shadow").lines().filter(|l| l.starts_with("alice:$6$salt$hash:")).count(), 1);
     host.settles("svc: {user.absent: []}\n", ACCOUNTS);

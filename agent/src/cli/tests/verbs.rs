@@ -201,7 +201,6 @@ fn usage_errors_of_state_commands_have_hints() {
         (vec!["no.such"], "there is no function `no.such`"),
         (vec!["file.managed"], "`file.managed` needs a name"),
         (vec!["status.loadavg"], "zagent does not implement Salt's state"),
-        (vec!["state.show_lowstate"], "`zagent show lowstate`"),
         (vec!["file.managed", "/x", "/y"], "`/y` has no key"),
         (vec!["state.sls"], "no SLS name given"),
         (vec!["state.sls_id", "first"], "no SLS name given"),

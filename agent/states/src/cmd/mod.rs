@@ -50,7 +50,7 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
         name: args.name(),
         env,
         args: args.chunk.args.clone(),
-        extra: crate::template::extra_variables(args),
+        extra: crate::template_args::extra_variables(args),
     })))
 }
 

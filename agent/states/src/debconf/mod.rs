@@ -189,7 +189,7 @@ impl DebconfSet {
         let found = sources.find_source(ctx, &env, source).map_err(StateError::new)?;
         let mut text = String::from_utf8_lossy(&found.bytes).into_owned();
         if args.get("template").is_some() {
-            let variables = crate::template::template_variables(&args)?;
+            let variables = crate::template_args::template_variables(&args)?;
             let template =
                 FileTemplate { env: env.to_string(), path: source.clone(), source: text, variables };
             text = ctx.templates.render(&template).map_err(StateError::new)?;

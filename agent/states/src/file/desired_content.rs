@@ -11,7 +11,8 @@ use zagent_config::{Map, Value};
 use super::sources::{ContentBytes, ContentLocation, FileSource, FileSources, parse_location};
 use super::{contents, sources};
 use crate::exec_function;
-use crate::template::{extra_variables, is_binary};
+use crate::template::is_binary;
+use crate::template_args::extra_variables;
 use crate::{ChunkArgs, FileTemplate, StateCtx, StateError};
 
 /// What a file should hold, as the state says it.

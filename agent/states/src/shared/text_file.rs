@@ -194,7 +194,7 @@ pub(crate) fn read_source(
     match args.text("template")?.as_deref() {
         None => Ok(text),
         Some("jinja") => {
-            let variables = crate::template::template_variables(args)?;
+            let variables = crate::template_args::template_variables(args)?;
             let template = crate::FileTemplate { env, path: path.to_owned(), source: text, variables };
             ctx.templates.render(&template).map_err(StateError::new)
         }

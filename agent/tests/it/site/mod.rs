@@ -32,7 +32,7 @@ impl Site {
         }
         fs::write(site.path("zagent.yaml"), format!("root: {}\n", site.path("root").display())).unwrap();
         let sls = sls.replace("$D", &site.path("host").display().to_string());
-        let sls = sls.replace("$RUN", &format!("{ZAGENT} {}", site.words().join(" ")));
+        let sls = sls.replace("$RUN", &format!("{ZAGENT} {}", site.words(&[]).join(" ")));
         fs::write(site.path("states/all.sls"), sls).unwrap();
         site
     }
@@ -42,17 +42,20 @@ impl Site {
         self.dir.path().join(name)
     }
 
-    fn words(&self) -> Vec<String> {
+    fn words(&self, more: &[&str]) -> Vec<String> {
         let at = |name: &str| self.path(name).display().to_string();
-        let words = ["run", "--once", "--sls", "all", "--id", "node", "--timeout", "60s"];
+        // A revert undoes what a run noted, whatever SLS it came from.
+        let sls: &[&str] = if more.contains(&"--revert") { &[] } else { &["--sls", "all"] };
+        let words =
+            ["run", "--once", "--id", "node", "--timeout", "60s"].into_iter().chain(sls.iter().copied());
         let paths = ["--states".to_owned(), at("states"), "--config".to_owned(), at("zagent.yaml")];
-        words.map(str::to_owned).into_iter().chain(paths).collect()
+        words.map(str::to_owned).chain(paths).collect()
     }
 
     /// The command that runs the SLS; it prints JSON by default.
     pub(crate) fn run(&self, more: &[&str]) -> Command {
         let mut command = Command::new(ZAGENT);
-        command.args(self.words()).args(more);
+        command.args(self.words(more)).args(more);
         if !more.contains(&"--out") {
             command.args(["--out", "json"]);
         }

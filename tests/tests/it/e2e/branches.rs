@@ -112,8 +112,8 @@ fn a_pin_to_a_branch_follows_that_branch() {
     node.call(&["unpin"]).expect(0, &[]);
     node.turn().changed(1);
     node.stands_on(&main);
-    node.call(&["pin", "no/such"]).expect(0, &[]);
-    node.turn().expect(0, &["`no/such` does not exist"]);
+    node.call(&["pin", "no/such"]).expect(2, &["`no/such` does not exist", "side/track"]);
+    node.turn().expect(0, &[]);
     node.stands_on(&main);
 }
 

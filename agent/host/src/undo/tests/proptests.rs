@@ -81,6 +81,12 @@ fn assert_success(states: &[RevertedState]) {
     assert!(states.iter().all(RevertedState::is_success), "{states:#?}");
 }
 
+/// What became of each change; a preview takes another time and restores nothing.
+fn outcomes(states: &[RevertedState]) -> Vec<(&str, u64, Option<&std::path::Path>, &UndoOutcome)> {
+    let steps = states.iter().flat_map(|state| state.steps.iter().map(move |step| (state, step)));
+    steps.map(|(state, step)| (&*state.tag, step.seq, step.path.as_deref(), &step.outcome)).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -94,7 +100,7 @@ proptest! {
         let foreseen = revert(&notes, &|_| overlay.clone(), &RevertOptions::default());
         prop_assert_eq!(&play.view(), &end, "a dry revert changed something");
         let states = play.revert(&notes, "back");
-        prop_assert_eq!(&foreseen, &states);
+        prop_assert_eq!(outcomes(&foreseen), outcomes(&states));
         assert_success(&states);
         prop_assert_eq!(&play.view(), &start);
         if states.iter().flat_map(|state| &state.steps).all(|step| step.outcome == UndoOutcome::AlreadyRestored) {
