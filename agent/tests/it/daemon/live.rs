@@ -127,7 +127,8 @@ fn a_failed_run_is_retried_without_a_new_commit() {
     node.signal(Signal::SIGTERM);
     assert_eq!(node.ended().code(), Some(0));
     node.start();
-    let next = node.status().next.run.unwrap();
+    let status = node.until("a plan for the next run", |status| status.next.run.is_some());
+    let next = status.next.run.unwrap();
     assert!(next <= Timestamp::now() + SignedDuration::from_secs(76), "{next}: also after a restart");
 }
 
