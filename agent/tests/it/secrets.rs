@@ -220,6 +220,12 @@ fn wrong_input_is_refused_and_nothing_is_lost() {
         "",
         "cannot read the public key",
     );
+    // The key of this host is not taken for that of another one.
+    refused(
+        &["secrets", "keygen", "--host", "not-this-host"],
+        "",
+        "name the public key of that host with `--key`",
+    );
     refused(&["secrets", "encrypt", "pillar/web/app.sls", "a"], "", "the value is empty");
     refused(&["secrets", "encrypt", "pillar/web/app.sls", "a:"], "x", "is not a key");
     refused(&["secrets", "encrypt", "../outside.sls", "a"], "x", "is not in the repository");

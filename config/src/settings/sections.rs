@@ -385,8 +385,6 @@ pub struct ResourceSettings {
     pub timeout: Duration,
     /// Maximum size of what one resource may answer to one call, in bytes.
     pub max_output: u64,
-    /// A directory with agent binaries for other architectures.
-    pub binaries: Option<PathBuf>,
 }
 
 /// A webhook that is called about runs.
@@ -603,7 +601,6 @@ impl ResourceSettings {
             jobs: all.count("resources.jobs"),
             timeout: all.time("resources.timeout"),
             max_output: all.size("resources.max_output") as u64,
-            binaries: all.path_if("resources.binaries"),
         }
     }
 }

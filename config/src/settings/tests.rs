@@ -98,7 +98,7 @@ driver: true
 listen: 127.0.0.1:9470
 webhooks: [{url: https://hooks.example.org/x, on: [failure, recovery]}]
 resources_key: others
-resources: {target: '* and not T@dummy', pillar: node, jobs: 3, timeout: 1m, max_output: 1M, binaries: /srv/bin}
+resources: {target: '* and not T@dummy', pillar: node, jobs: 3, timeout: 1m, max_output: 1M}
 ";
 
 #[test]

@@ -38,7 +38,7 @@ enum When {
 /// Where the output of a command goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Output {
-    /// To whoever runs it.
+    /// To the caller.
     Shown,
     /// Into a file, in place of what it holds.
     Replaces(String),

@@ -1,4 +1,4 @@
-//! apt and dpkg: Debian, Ubuntu and their kin.
+//! apt and dpkg: Debian, Ubuntu and what derives from them.
 //!
 //! Law: modified configuration files are kept unless the state says otherwise, and apt never prompts (held by
 //! `managers_are_told_in_their_words`).

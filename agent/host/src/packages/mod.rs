@@ -234,9 +234,9 @@ pub fn select_provider(machine: &Machine, asked: Option<&str>) -> Result<Selecte
     let mut found = PROVIDERS.to_vec();
     found.retain(|p| p.database_files().iter().any(|w| machine.exists(w)));
     // A host may have the tools of other families: dpkg on Fedora, dnf on openSUSE.
-    let kin = parse_os_ids(&machine.read("/etc/os-release")?.unwrap_or_default());
+    let os_ids = parse_os_ids(&machine.read("/etc/os-release")?.unwrap_or_default());
     zagent_config::sorted::sort_by_key(&mut found, |p| {
-        !p.os_ids().iter().any(|k| kin.iter().any(|name| name == k))
+        !p.os_ids().iter().any(|k| os_ids.iter().any(|name| name == k))
     });
     // Or only their database (rpm on Debian): the manager has to be there too, if any is.
     let first = found.iter().find_map(|p| {

@@ -1,4 +1,4 @@
-//! pacman: Arch and its kin.
+//! pacman: Arch and what derives from it.
 
 use zagent_config::FunctionError;
 

@@ -1,4 +1,4 @@
-//! zypper: SUSE and its kin.
+//! zypper: SUSE and what derives from it.
 
 use zagent_config::FunctionError;
 

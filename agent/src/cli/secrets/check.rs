@@ -50,12 +50,17 @@ impl SecretsCheckArgs {
                 findings.iter().for_each(|finding| ui.print(&format!("{finding}\n")));
                 let verdict = match findings.len() {
                     0 => "each is encrypted for its readers".to_owned(),
-                    1 => "1 finding".to_owned(),
-                    more => format!("{more} findings"),
+                    more => counted(more, "finding"),
                 };
-                ui.print(&format!("{count} secrets in {} files: {verdict}\n", files.len()));
+                let (secrets, files) = (counted(count, "secret"), counted(files.len(), "file"));
+                ui.print(&format!("{secrets} in {files}: {verdict}\n"));
             }
         }
         Ok(if findings.is_empty() { ExitStatus::Success } else { ExitStatus::Failed })
     }
+}
+
+/// A number and its noun.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -31,7 +31,7 @@ pub(super) struct KeygenArgs {
     #[arg(long, value_name = "NODE", conflicts_with = "name")]
     host: Option<String>,
 
-    /// Public key to add instead of a new one: a key as text, or a file; default with `--host`: the SSH key of this host
+    /// Public key to add instead of a new one: a key as text, or a file; default with `--host` and the name of this host: its SSH key
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
 
@@ -47,7 +47,7 @@ impl KeygenArgs {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let key = match (&self.key, &self.host) {
             (Some(key), _) => public_key(key)?,
-            (None, Some(_)) => public_key(&format!("{HOST_KEY}.pub"))?,
+            (None, Some(host)) => own_host_key(host)?,
             (None, None) => self.own_key(ui)?,
         };
         match (&self.host, &self.name) {
@@ -141,6 +141,22 @@ impl KeygenArgs {
         }
         Ok(())
     }
+}
+
+/// The SSH key of this host, for a name that is its own.
+fn own_host_key(host: &str) -> Result<AgeRecipient, AgentError> {
+    let system = rustix::system::uname();
+    let own = system.nodename().to_string_lossy();
+    let is_own = host == own || Some(host) == own.split('.').next();
+    if !is_own {
+        return Err(AgentError::usage_hint(
+            format!("this host is `{own}`, not `{}`", sanitize(host)),
+            format!(
+                "name the public key of that host with `--key`: the text or a copy of its {HOST_KEY}.pub"
+            ),
+        ));
+    }
+    public_key(&format!("{HOST_KEY}.pub"))
 }
 
 fn readers(text: &str) -> Result<Vec<Reader>, AgentError> {

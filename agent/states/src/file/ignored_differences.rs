@@ -1,4 +1,4 @@
-//! `ignore_ordering` and its kin: do two contents differ in a way that others should answer?
+//! `ignore_ordering` and similar options: do two contents differ in a way that others should answer?
 
 use crate::{ChunkArgs, StateError};
 

@@ -194,7 +194,7 @@ fn regex_error_text(error: &fancy_regex::Error) -> String {
     line.trim().trim_start_matches("error: ").to_owned()
 }
 
-/// Spells `\w` and its kin for ASCII; nested classes mean the same inside brackets and outside.
+/// Spells `\w` and similar classes for ASCII; nested classes mean the same inside brackets and outside.
 fn ascii_classes(pattern: &str) -> String {
     const WORD: &str = "0-9A-Za-z_";
     const SPACE: &str = r"\t\n\x0b\f\r ";
