@@ -68,6 +68,13 @@ bench:
 dist:
     cargo build --profile dist --config .cargo/dist.toml --locked
 
+# Sample pages in headless Chromium: policy, width, search, axe-core; needs chromium and npm.
+pages shots='target/pages/shots':
+    rm -rf target/pages && mkdir -p {{ shots }}
+    PAGES_DIR=$PWD/target/pages cargo test -p zagent-daemon -p zagent --lib -- sample_pages sample_sites
+    cd tests/pages && npm install --no-audit --no-fund --ignore-scripts
+    node tests/pages/check.mjs target/pages {{ shots }}
+
 # Build the book.
 book:
     mdbook build docs

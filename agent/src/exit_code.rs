@@ -9,7 +9,7 @@
 //! | 65 | the states do not compile |
 //! | 69 | a remote cannot be reached |
 //! | 75 | another run is active, or something is not over yet |
-//! | 76 | a revision failed verification |
+//! | 76 | a revision failed verification, or a plan file no longer matches |
 //! | 77 | permission denied |
 
 use zagent_daemon::error::ExitStatus;

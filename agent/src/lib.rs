@@ -6,10 +6,16 @@ mod embedded;
 
 pub mod check;
 pub mod cli;
+pub mod container_test;
 pub mod doctor;
 pub mod draw;
+mod enroll;
 pub mod exit_code;
 pub mod init;
+mod install;
 pub mod log;
+mod manual;
 pub mod output;
+pub mod pages;
 pub mod secrets;
+mod systemd;

@@ -127,6 +127,10 @@ below! {
     schedule "state/schedule";
     /// Undo journals, one directory per run.
     undo "state/undo";
+    /// The random key of this installation, for digests of what must not be guessed.
+    local_key "state/local-key";
+    /// What each state was to do when it was last in sync, as digests.
+    synced_states "state/synced-states";
     /// Digests of the paths of files that hold or held a secret; no diff of them is shown.
     secret_files "state/secret-files";
     /// Copies of files that states replaced.

@@ -27,6 +27,8 @@ pub struct CompileJob {
     /// Inputs of the compiler, with what was read to build them.
     pub inputs: CompileInputs,
     pub(crate) trace: Arc<CompileTrace>,
+    /// The states, and what is read of them is recorded.
+    pub(crate) traced_states: Arc<dyn FileTree>,
     /// What to compile.
     pub want: CompileTarget,
     /// Node ID.
@@ -103,6 +105,11 @@ impl CompileJob {
         let planned = PlanWithPillar { plan: compiled.plan, pillar };
         empty_plan::explain_empty_plan(self, &planned, messages)?;
         Ok(planned)
+    }
+
+    /// Records also what a run reads of the states, such as the sources of files.
+    pub fn trace_run(&mut self) {
+        self.states = Arc::clone(&self.traced_states);
     }
 
     /// Compiles and prints warnings.

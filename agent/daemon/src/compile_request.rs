@@ -16,19 +16,20 @@ use zagent_config::{Map, Value, error_chain};
 use crate::compile_job::CompileJob;
 use crate::error::AgentError;
 use crate::node_settings as settings;
-use crate::repo_layout::{RepoLayout, RepoSource, read_manifest};
-use crate::states_source::{NO_STATES, StatesSource};
+use crate::repo_layout::{RepoLayout, RepoSource, enclosing_repository, is_repository, read_manifest};
+use crate::states_source::{NO_STATES, StatesSource, has_files};
 use zagent_host::Machine;
 use zagent_host::facts::{FactSources, Facts, Grains};
 use zagent_run::plan_cache::CompileTrace;
 use zagent_states::file_tree::DirFiles;
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 use zagent_states::template_host::recorded_facts::{RecordedFacts, parse_facts};
+use zagent_states::template_host::recorded_host::RecordedHost;
 
 /// What to compile, for which node, and what overrides the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct CompileRequest {
-    /// States directory of `base`; none for the source of this node.
+    /// States directory of `base`, or the top of a repository; none for the source of this node.
     pub states: Option<PathBuf>,
     /// Pillar directory of `base`.
     pub pillar: Option<PathBuf>,
@@ -44,6 +45,8 @@ pub struct CompileRequest {
     pub id: Option<String>,
     /// File with grains, instead of those of this host.
     pub grains: Option<PathBuf>,
+    /// A host recorded in an inventory: its grains and its answers to functions, instead of this host.
+    pub recorded: Option<Arc<Value>>,
     /// Pillar data that overrides the pillar tree.
     pub pillar_data: Option<Map>,
     /// Configuration file that the settings come from.
@@ -118,6 +121,7 @@ impl CompileRequest {
 
     fn open_trees(&self, settings: &Settings) -> Result<StateTrees, AgentError> {
         match &self.states {
+            Some(top) if is_repository(top) => self.trees_in_dir(top, &top.display().to_string(), settings),
             Some(states) => {
                 let top = states.parent().map(Path::to_owned);
                 let named = RepoPaths { states: states.clone(), pillar: self.pillar.clone(), top };
@@ -201,8 +205,21 @@ impl CompileRequest {
             options: Arc::new(options),
         };
         let (traced, trace) = CompileTrace::trace_inputs(&inputs);
+        let traced_states = Arc::clone(&traced.states);
         let compiler = Compiler::new(traced);
-        Ok(CompileJob { compiler, inputs, trace, want, node, states, compat, settings, machine, revision })
+        Ok(CompileJob {
+            compiler,
+            inputs,
+            trace,
+            traced_states,
+            want,
+            node,
+            states,
+            compat,
+            settings,
+            machine,
+            revision,
+        })
     }
 
     fn compile_target(&self, states: &dyn FileTree) -> Result<CompileTarget, AgentError> {
@@ -250,6 +267,9 @@ impl CompileRequest {
         settings: &Settings,
         options: &CompileOptions,
     ) -> Result<Arc<dyn TemplateHost>, AgentError> {
+        if let Some(recorded) = &self.recorded {
+            return Ok(Arc::new(RecordedHost::from_inventory(recorded)));
+        }
         let machine = self
             .restrict(machine.clone())
             .allow_commands(settings.cmd_run == TemplatePermission::Allow)
@@ -278,6 +298,9 @@ impl CompileRequest {
         settings: &Settings,
         options: &CompileOptions,
     ) -> Result<Arc<dyn Grains>, AgentError> {
+        if let Some(recorded) = &self.recorded {
+            return Ok(RecordedHost::inventory_facts(recorded).0);
+        }
         let Some(path) = &self.grains else {
             let facts_dir = Some(settings.facts_dir.clone());
             return Ok(Arc::new(Facts::new(FactSources {
@@ -296,17 +319,24 @@ impl CompileRequest {
     }
 }
 
-/// Error for a missing states directory; the hint adapts when the current directory is a states tree.
+/// Error for a missing states directory; the hint adapts when the current directory is in a states repository.
 fn no_states_error() -> AgentError {
-    let here = |path: &str| Path::new(path).is_file();
-    let hint = if here("states/top.sls") {
-        "this directory is a states repository: add `--states states --pillar pillar`"
-    } else if here("top.sls") {
-        "this directory is a states tree: add `--states .`"
-    } else {
-        "name one with `--states DIR` (and `--pillar DIR`), or try `zagent demo`"
+    let here = std::env::current_dir().unwrap_or_default();
+    let hint = match enclosing_repository(&here) {
+        Some(top) => format!("`{}` is a states repository: add `--states {}`", top.display(), top.display()),
+        None if here.join("top.sls").is_file() => "this directory is a states tree: add `--states .`".into(),
+        None => "name one with `--states DIR` (and `--pillar DIR`), or try `zagent demo`".into(),
     };
     AgentError::usage_hint(NO_STATES, hint)
+}
+
+/// True when this node has a source of its own: a remote, states in its cache, or a baked directory.
+#[must_use]
+pub fn has_source(settings: &Settings) -> bool {
+    !settings.source.remotes.is_empty()
+        || settings.is_set("baked")
+        || has_files(&settings.baked)
+        || settings.paths().current().exists()
 }
 
 /// Source for a command without `--states`: the cache when it holds files, otherwise the baked directory.

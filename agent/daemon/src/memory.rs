@@ -21,7 +21,7 @@ use zagent_config::json_file;
 use zagent_config::json_file::JsonFileError;
 use zagent_config::sorted::CollectSorted;
 use zagent_host::timezone::local_zone;
-use zagent_run::{RunReport, StateOutcome, StateStatus};
+use zagent_run::{ChangeCause, RunMode, RunReport, StateOutcome, StateStatus};
 
 /// Maximum number of failed states to name.
 const MAX_ERRORS: usize = 5;
@@ -42,8 +42,12 @@ pub struct AgentMemory {
     pub last_run: Option<LastRun>,
     /// Time of the last successful run.
     pub last_success: Option<Timestamp>,
-    /// Drifted states that a run without a new revision corrected: the host was modified outside zagent.
+    /// States that the last run found changed on the host although they still ask for the same: the host was modified
+    /// outside zagent.
     pub drift: usize,
+    /// States that ask for something that is not applied, on a node in audit mode.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pending: usize,
     /// Number of consecutive failed runs.
     pub failures: u32,
     /// Total number of rolled-back revisions.
@@ -231,9 +235,12 @@ impl AgentMemory {
     }
 
     /// Records the result of a run. A run of selected SLS files says nothing about the whole host.
-    pub(crate) fn note_run(&mut self, report: &RunReport, news: bool, partial: bool) {
+    pub(crate) fn note_run(&mut self, report: &RunReport, partial: bool) {
         let counts = [
-            ("changed", StateStatus::Changed),
+            (
+                "changed",
+                if report.mode.changes_nothing() { StateStatus::WouldChange } else { StateStatus::Changed },
+            ),
             ("failed", StateStatus::Failed),
             ("skipped", StateStatus::Skipped),
             ("unchanged", StateStatus::Unchanged),
@@ -250,8 +257,12 @@ impl AgentMemory {
         if !partial {
             self.last_success = if success { Some(report.start) } else { self.last_success };
             self.failures = if success { 0 } else { self.failures.saturating_add(1) };
-            self.drift = if news { 0 } else { counts["changed"] };
+            let is_audit = report.mode == RunMode::Audit;
+            self.drift = report.count_cause(ChangeCause::Drift);
+            self.pending = if is_audit { report.count_cause(ChangeCause::Change) } else { 0 };
         }
+        // An audit applies nothing: what was applied before is still what is applied.
+        let applied = Some(self.last_run.as_ref().map_or("", LastRun::applied_revision).to_owned());
         self.last_run = Some(LastRun {
             run: report.run.clone(),
             revision: report.revision.clone(),
@@ -262,9 +273,14 @@ impl AgentMemory {
             canceled: report.canceled,
             errors: errors.collect(),
             counts,
-            applied: None,
+            applied: applied.filter(|_| report.mode == RunMode::Audit),
         });
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 fn first_line(text: &str) -> &str {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 use zagent_cache::Cache;
-use zagent_config::settings::{self, BoardKind, MaintenanceWindow, Settings, UnsignedRef};
+use zagent_config::settings::{self, ApplyMode, BoardKind, MaintenanceWindow, Settings, UnsignedRef};
 use zagent_rollout::PROTOCOL;
 use zagent_rollout::board::BoardError;
 use zagent_rollout::board_stores::BoardRecords;
@@ -105,7 +105,7 @@ pub(crate) fn base_report(settings: &Settings) -> NodeReport {
         updated_at: Timestamp::now(),
         child: None,
         degraded: None,
-        hold: None,
+        hold: (settings.run.mode == ApplyMode::Audit).then(|| "it is in audit mode".to_owned()),
         protocol: PROTOCOL,
         last_run: None,
         stopped: None,
@@ -136,7 +136,7 @@ pub(crate) fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> No
     let mut report = NodeReport {
         revision: revision.map(str::to_owned),
         degraded: degraded_reason(orders, damaged, now),
-        hold: orders.rollout_obstacle(windows, now, &zone),
+        hold: orders.rollout_obstacle(windows, now, &zone).or_else(|| base.hold.clone()),
         waits: orders.rollout_state.waits(now),
         updated_at: now,
         child: since.map(|since| own_process(since, now)),

@@ -10,23 +10,26 @@ use zagent_compiler::{
     CallError, Cipher, Compat, CompileInputs, CompileTarget, Compiler, FunctionCall, TemplateHost,
 };
 use zagent_config::mask::Secret;
-use zagent_config::settings::RunSchedule;
+use zagent_config::settings::{ApplyMode, RunSchedule};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, SecretMask, Value};
 
 use crate::compile_job::{CompileJob, PlanWithPillar};
 use crate::error::AgentError;
+use crate::local_key::LocalKey;
 use crate::memory::AgentMemory;
 use crate::operator::pause::Pause;
+use crate::plan_file::{self, DryRun, PlanFileUse, SavedPlan};
 use crate::run_output::RunOutput;
 use crate::space;
+use crate::synced_states::{DesiredStates, SyncedStates};
 use zagent_host::CancelToken;
 use zagent_host::timezone::local_zone;
 use zagent_host::undo::UndoableRun;
 use zagent_run::history::{self, History};
 use zagent_run::{
-    GlobalConditions, LockError, ManagingNode, RunMode, RunOptions, RunProgress, RunReport, RunTrigger,
-    SignalWatcher, StateOutcome, StateRun, StateRunError,
+    GlobalConditions, LockError, ManagingNode, NoProgress, RunMode, RunOptions, RunProgress, RunReport,
+    RunTrigger, SignalWatcher, StateOutcome, StateRun, StateRunError,
 };
 use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
@@ -53,9 +56,10 @@ pub struct PlanRun<'a> {
 pub fn run_manually(
     job: &CompileJob,
     planned: &PlanWithPillar,
-    order: &RunOptions,
+    (order, plan_file): (&RunOptions, Option<&PlanFileUse>),
     output: &mut dyn RunOutput,
 ) -> Result<RunReport, AgentError> {
+    refuse_in_audit_mode(job, order)?;
     if !order.test {
         warn_if_paused(job, output);
     }
@@ -63,11 +67,31 @@ pub fn run_manually(
     // Held until everything is printed and saved: a stop signal at the very end does not lose the report.
     let _signals = SignalWatcher::watch(&cancel);
     let run = PlanRun { job, planned, order, trigger: RunTrigger::Manual, cancel: &cancel };
-    let report = run.run_and_record(output)?;
+    let report = run.run_and_record(RunExtras { plan_file, find_causes: false }, output)?;
     if report.mode == RunMode::Apply {
         note_for_status(job, &report, output);
     }
     Ok(report)
+}
+
+/// A node in audit mode changes nothing, whoever asks.
+pub(crate) fn refuse_in_audit_mode(job: &CompileJob, order: &RunOptions) -> Result<(), AgentError> {
+    if order.test || job.settings.run.mode == ApplyMode::Apply {
+        return Ok(());
+    }
+    Err(AgentError::usage_hint(
+        "this node is in audit mode (`run.mode: audit`): runs change nothing",
+        "add `--test`; to change this host once, run it with ZAGENT_RUN_MODE=apply",
+    ))
+}
+
+/// What a run of the node itself does beside running.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunExtras<'a> {
+    /// Saves or applies a plan file.
+    pub(crate) plan_file: Option<&'a PlanFileUse>,
+    /// Tells drift from intended change; only for a run of all states that the node follows.
+    pub(crate) find_causes: bool,
 }
 
 /// The status names this run too. It says nothing about the whole host: what the daemon follows is another tree.
@@ -75,7 +99,7 @@ fn note_for_status(job: &CompileJob, report: &RunReport, output: &mut dyn RunOut
     let path = job.settings.paths().memory();
     let mut memory = AgentMemory::load(&path);
     let applied = memory.last_run.as_ref().map(|run| run.applied_revision().to_owned());
-    memory.note_run(report, false, true);
+    memory.note_run(report, true);
     if let Some(run) = &mut memory.last_run {
         run.applied = Some(applied.unwrap_or_default());
     }
@@ -138,21 +162,47 @@ impl PlanRun<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub(crate) fn run_and_record(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
-        if !self.order.test {
+    pub(crate) fn run_and_record(
+        &self,
+        extras: RunExtras<'_>,
+        output: &mut dyn RunOutput,
+    ) -> Result<RunReport, AgentError> {
+        if let Some(PlanFileUse::Apply(saved)) = extras.plan_file {
+            self.verify_saved(saved)?;
+        }
+        if !self.order.test || self.order.audit {
             space::make_room(&self.job.settings).iter().for_each(|warning| output.warn(warning));
         }
-        let report = self.run(output)?;
+        let report = self.run_with(extras.find_causes, output)?;
+        if let Some(PlanFileUse::Save { path, request }) = extras.plan_file {
+            match report.is_success() {
+                true => {
+                    let mask = self.job.run_mask(self.planned);
+                    let dry_run =
+                        DryRun { job: self.job, planned: self.planned, report: &report, mask: &mask };
+                    plan_file::save(&dry_run, path, request)?;
+                }
+                false => output.warn("the plan is not saved: a state would fail"),
+            }
+        }
         if report.mode == RunMode::Test {
             // Only for `history --all`: a dry run warns about nothing and fails for nothing.
             let _ = History::new(&self.job.settings.paths(), self.job.settings.run.keep).record(&report);
         } else {
             self.record_history(&report, output);
-            if space::has_written(&report) {
+            if !report.mode.changes_nothing() && space::has_written(&report) {
                 space::limit(&self.job.settings).iter().for_each(|warning| output.warn(warning));
             }
         }
         Ok(report)
+    }
+
+    /// Refuses a saved plan that does not fit any more: compares its dry run with a second one.
+    fn verify_saved(&self, saved: &SavedPlan) -> Result<(), AgentError> {
+        let order = RunOptions { test: true, ..self.order.clone() };
+        let place = RunPlace::node(self.job.run_mask(self.planned));
+        let report = PlanRun { order: &order, ..*self }.converge(&NoProgress, &place)?;
+        saved.verify(&DryRun { job: self.job, planned: self.planned, report: &report, mask: &place.mask })
     }
 
     /// Runs the plan and prints its report.
@@ -160,13 +210,37 @@ impl PlanRun<'_> {
     /// # Errors
     /// Why there was no run.
     pub fn run(&self, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
+        self.run_with(false, output)
+    }
+
+    fn run_with(&self, find_causes: bool, output: &mut dyn RunOutput) -> Result<RunReport, AgentError> {
         let mut report = None;
         let place = RunPlace::node(self.job.run_mask(self.planned));
         let mut run = |progress: &dyn RunProgress| report = Some(self.converge(progress, &place));
         output.show_progress(self.planned.plan.chunks.len(), &mut run);
-        let report = report.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;
+        let mut report = report.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;
+        if self.order.audit {
+            report.mode = RunMode::Audit;
+        }
+        if find_causes && let Err(words) = self.find_causes(&mut report) {
+            output.warn(&words);
+        }
         output.report(&report);
         Ok(report)
+    }
+
+    /// Tells drift from intended change. A failure costs the causes of this run.
+    pub(crate) fn find_causes(&self, report: &mut RunReport) -> Result<(), String> {
+        let paths = self.job.settings.paths();
+        let failed = |error: &dyn std::error::Error| {
+            format!("cannot tell drift from intended changes: {}", zagent_config::error_chain(error))
+        };
+        let key = LocalKey::read_or_create(&paths).map_err(|error| failed(&error))?;
+        let before = SyncedStates::load(&paths);
+        let mut synced = before.clone();
+        let desired = DesiredStates::new(self.job, self.planned, &key);
+        synced.note_run(&desired, report);
+        synced.save(&paths, &before).map_err(|error| failed(&error))
     }
 
     /// Saves a report. A failure to write the history is a warning and stops nothing.

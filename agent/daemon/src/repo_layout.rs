@@ -156,6 +156,20 @@ impl RepoLayout {
     }
 }
 
+/// True for the top of a states repository: it holds a manifest, or `states/top.sls`. A directory with a `top.sls` of its
+/// own and no manifest is a states tree.
+#[must_use]
+pub fn is_repository(dir: &Path) -> bool {
+    let has = |path: &str| dir.join(path).is_file();
+    has(tree::MANIFEST) || has("states/top.sls") && !has("top.sls")
+}
+
+/// The states repository that holds a directory: the directory itself, or the nearest one above it.
+#[must_use]
+pub fn enclosing_repository(dir: &Path) -> Option<&Path> {
+    dir.ancestors().find(|dir| is_repository(dir))
+}
+
 /// Manifest of a repository, when there is one.
 ///
 /// # Errors
@@ -193,6 +207,22 @@ mod tests {
             found(&[("manifest.yaml", "schema: 1\n"), ("top.sls", "")]).unwrap(),
             layout(".", "pillar")
         );
+    }
+
+    #[test]
+    fn a_repository_is_found_from_below() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().join("repo");
+        let deep = top.join("states/web/files");
+        std::fs::create_dir_all(&deep).unwrap();
+        let found = || enclosing_repository(&deep).map(Path::to_owned);
+        assert_eq!(found(), None);
+        std::fs::write(top.join("states/top.sls"), "").unwrap();
+        assert_eq!(found(), Some(top.clone()));
+        std::fs::write(top.join("top.sls"), "").unwrap();
+        assert_eq!(found(), None, "a tree with an SLS directory `states`");
+        std::fs::write(top.join("manifest.yaml"), "schema: 1\n").unwrap();
+        assert_eq!(found(), Some(top));
     }
 
     #[test]

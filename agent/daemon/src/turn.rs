@@ -103,7 +103,7 @@ impl Turn<'_> {
             repair_cache(&cache, runner);
         }
         let obstacle = self.change_obstacle(&orders, now, runner);
-        if !self.test && !self.partial {
+        if !self.test && !self.partial && !runner.order.audit {
             let has_records = self.handover.is_some_and(|handover| handover.has_records(now));
             if self.sync_options.is_some() && self.trigger != RunTrigger::Rollout && !has_records {
                 self.read_records(runner);
@@ -120,6 +120,9 @@ impl Turn<'_> {
             if self.trigger == RunTrigger::Rollout {
                 return Ok(TurnOutcome::default());
             }
+        }
+        if runner.order.audit && self.trigger == RunTrigger::Rollout {
+            return Ok(TurnOutcome::default());
         }
         // What a rollout set counts from here on.
         let orders = OperatorOrders::read(&paths, now);
@@ -159,6 +162,9 @@ impl Turn<'_> {
     ) -> Option<(HoldReason, String)> {
         let (why, words) = orders.change_obstacle(&self.settings.windows, now, &local_zone())?;
         if self.test {
+            return None;
+        }
+        if why == HoldReason::Window && runner.order.audit {
             return None;
         }
         if why == HoldReason::Window && self.trigger == RunTrigger::Manual {

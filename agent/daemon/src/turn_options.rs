@@ -14,13 +14,14 @@ use crate::error::AgentError;
 use crate::handover::Handover;
 use crate::memory::{AgentMemory, TurnError};
 use crate::node_settings;
+use crate::plan_file::PlanFileUse;
 use crate::resource_run::TargetText;
 use crate::run_output::RunOutput;
 use crate::seed::machine_seed;
 use crate::sync::SyncOptions;
 use crate::turn::{Turn, TurnOutcome};
 use crate::turn_runner::TurnRunner;
-use zagent_config::settings::Settings;
+use zagent_config::settings::{ApplyMode, Settings};
 use zagent_host::{CancelToken, Machine};
 use zagent_run::{RunOptions, RunTrigger, SignalWatcher};
 
@@ -46,6 +47,8 @@ pub struct TurnOptions {
     pub handover: Option<Handover>,
     /// What runs: the node, or resources too.
     pub target: TurnTarget,
+    /// Saves or applies a plan file.
+    pub plan_file: Option<PlanFileUse>,
 }
 
 /// What a turn runs on.
@@ -128,6 +131,7 @@ impl TurnRequest {
             last_config,
             handover,
             target,
+            plan_file: None,
         }
     }
 }
@@ -160,9 +164,18 @@ impl TurnOptions {
             seed: machine_seed(settings.id.as_str()),
             cancel: &cancel,
         };
+        let audit = settings.run.mode == ApplyMode::Audit && !self.order.test;
+        if audit && self.plan_file.is_some() {
+            return Err(AgentError::usage(
+                "this node is in audit mode (`run.mode: audit`): no plan is applied",
+            ));
+        }
+        let order = RunOptions { audit, test: self.order.test || audit, ..self.order.clone() };
+        let request = CompileRequest { test: self.request.test || audit, ..self.request.clone() };
         let mut runner = TurnRunner {
-            request: &self.request,
-            order: &self.order,
+            request: &request,
+            order: &order,
+            plan_file: self.plan_file.as_ref(),
             fresh: self.fresh,
             settings: &settings,
             cancel: &cancel,

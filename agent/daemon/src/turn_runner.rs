@@ -13,7 +13,8 @@ use zagent_config::settings::Settings;
 use crate::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
 use crate::compile_request::CompileRequest;
 use crate::error::AgentError;
-use crate::plan_run::PlanRun;
+use crate::plan_file::PlanFileUse;
+use crate::plan_run::{PlanRun, RunExtras};
 use crate::resource_run::{self, PlanRequest, ResourceSet, TargetRun, TargetText};
 use crate::run_output::RunOutput;
 use crate::states_source::StatesSource;
@@ -40,6 +41,8 @@ pub struct TurnRunner<'a> {
     pub checked: Option<CheckedRevision>,
     /// The warning about the end of the manifest of the last run, when it is near or over.
     pub expiry: Option<String>,
+    /// The plan file that the first run saves or applies.
+    pub plan_file: Option<&'a PlanFileUse>,
     /// What runs; the node alone when unset.
     pub target: Option<TargetText>,
 }
@@ -70,13 +73,17 @@ impl TurnRunner<'_> {
     /// # Errors
     /// Why there was no run.
     pub fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<RunReport, AgentError> {
-        let cache = PlanCacheUse { save: !self.order.test, fresh: self.fresh };
+        let plan_file = self.plan_file.take();
+        let cache = PlanCacheUse {
+            save: !self.order.test || self.order.audit,
+            fresh: self.fresh || plan_file.is_some(),
+        };
         let is_same = |checked: &CheckedRevision| {
             self.request.sls.is_empty()
                 && checked.top == source.top
                 && checked.job.revision == source.revision
         };
-        let (job, planned) = match self.checked.take().filter(is_same) {
+        let (mut job, planned) = match self.checked.take().filter(is_same) {
             Some(CheckedRevision { job, compiled, .. }) => {
                 let planned = job.finish_plan(compiled, cache, self.output)?;
                 (job, planned)
@@ -87,11 +94,16 @@ impl TurnRunner<'_> {
                 (job, planned)
             }
         };
+        if plan_file.is_some() {
+            job.trace_run();
+        }
         let report = match self.target.clone() {
             None => {
                 let (order, cancel) = (self.order, self.cancel);
+                let is_whole = self.request.sls.is_empty() && (!order.test || order.audit);
+                let extras = RunExtras { plan_file, find_causes: is_whole };
                 PlanRun { job: &job, planned: &planned, order, trigger, cancel }
-                    .run_and_record(self.output)?
+                    .run_and_record(extras, self.output)?
             }
             Some(target) => self.run_on_targets(&job, planned, &target, trigger)?,
         };

@@ -35,8 +35,8 @@ pub use global_conditions::GlobalConditions;
 pub(crate) use lock::RunLock;
 pub use lock::{LockError, NoRun};
 pub use outcome::{
-    IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SALT_RESULT_KEYS, SkipReason, StateOutcome,
-    StateStatus,
+    ChangeCause, IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SALT_RESULT_KEYS, SkipReason,
+    StateOutcome, StateStatus,
 };
 pub use progress::{NoProgress, RunProgress};
 pub use run_options::RunOptions;

@@ -38,6 +38,8 @@ pub enum RunMode {
     Test,
     /// Undo what a run did.
     Revert,
+    /// Only look, on a node that changes nothing by itself; reported like a real run.
+    Audit,
 }
 
 impl RunMode {
@@ -48,7 +50,40 @@ impl RunMode {
             Self::Apply => "apply",
             Self::Test => "test",
             Self::Revert => "revert",
+            Self::Audit => "audit",
         }
+    }
+
+    /// True when the run changes nothing.
+    #[must_use]
+    pub const fn changes_nothing(self) -> bool {
+        matches!(self, Self::Test | Self::Audit)
+    }
+}
+
+/// Why a state changes something, or would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeCause {
+    /// The host: it was as the state asks, and the state still asks for the same.
+    Drift,
+    /// The states, the pillar or the facts: the host never was as the state now asks.
+    Change,
+}
+
+impl ChangeCause {
+    /// Its word in a report.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Drift => "drift",
+            Self::Change => "change",
+        }
+    }
+
+    /// The cause of a word.
+    #[must_use]
+    pub fn find(word: &str) -> Option<Self> {
+        [Self::Drift, Self::Change].into_iter().find(|cause| cause.as_str() == word)
     }
 }
 
@@ -225,6 +260,7 @@ impl OutcomeDraft {
             start: self.start,
             duration: self.duration,
             resource: None,
+            cause: None,
             masked: Masked,
         }
     }
@@ -358,6 +394,8 @@ pub struct StateOutcome {
     pub duration: Duration,
     /// The resource that it ran for; none for the node itself.
     pub resource: Option<String>,
+    /// Why it changes something, or would; none when that is not known.
+    pub cause: Option<ChangeCause>,
     masked: Masked,
 }
 
@@ -510,6 +548,23 @@ pub struct RunReport {
 }
 
 impl RunReport {
+    /// How many states change something for this cause, or would.
+    #[must_use]
+    pub fn count_cause(&self, cause: ChangeCause) -> usize {
+        self.states.iter().filter(|state| state.cause == Some(cause)).count()
+    }
+
+    /// Why the run changes something: `drift`, `change`, or `mixed`; none when nothing changes or nobody knows.
+    #[must_use]
+    pub fn cause(&self) -> Option<&'static str> {
+        match (self.count_cause(ChangeCause::Drift), self.count_cause(ChangeCause::Change)) {
+            (0, 0) => None,
+            (_, 0) => Some(ChangeCause::Drift.as_str()),
+            (0, _) => Some(ChangeCause::Change.as_str()),
+            _ => Some("mixed"),
+        }
+    }
+
     /// How many states ended so.
     #[must_use]
     pub fn count(&self, standing: StateStatus) -> usize {

@@ -11,6 +11,8 @@ use super::RunMode;
 pub struct RunOptions {
     /// Only look.
     pub test: bool,
+    /// The node is in audit mode: the run only looks, and is reported like a real one.
+    pub audit: bool,
     /// Undo what a run did: the named one, or the last when no name is given.
     pub revert: Option<Option<String>>,
     /// Undo also what other hands have changed since.

@@ -6,7 +6,9 @@
 mod compile;
 mod diff;
 mod findings;
+mod forges;
 mod inventory;
+mod markdown;
 mod sarif;
 mod sources;
 mod text;
@@ -16,7 +18,10 @@ mod unused_sls;
 pub use compile::{CompiledHost, compile_hosts};
 pub use diff::{HostDiff, PlanChange, PlanDiff, diff_plans};
 pub use findings::{CheckFinding, CheckFindings};
+use forges::forge_path;
+pub use forges::{github_annotations, gitlab_code_quality};
 pub use inventory::{Inventory, InventoryError, InventoryNode};
+pub use markdown::{diff_markdown, report_markdown};
 pub use sarif::render_sarif;
 pub use text::{diff_text, report_text};
 

@@ -107,12 +107,12 @@ fn sarif_location(file: &str, pos: zagent_config::Pos, root: &str) -> Value {
 }
 
 /// Identity that survives moved lines: the code, the file and the message.
-fn fingerprint(finding: &CheckFinding, root: &str) -> String {
+pub(super) fn fingerprint(finding: &CheckFinding, root: &str) -> String {
     let file = finding.diagnostic.location.as_ref().map(|p| relative_path(&p.file, root)).unwrap_or_default();
     format!("{}:{file}:{}", finding.diagnostic.code.id, finding.diagnostic.message)
 }
 
-fn relative_path(file: &str, root: &str) -> String {
+pub(super) fn relative_path(file: &str, root: &str) -> String {
     let root = root.trim_end_matches('/');
     let inside = file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).filter(|_| !root.is_empty());
     inside.unwrap_or(file).trim_start_matches("./").to_owned()

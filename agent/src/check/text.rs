@@ -104,7 +104,7 @@ fn hosts_do(hosts: usize) -> String {
     if hosts == 1 { "1 host does".into() } else { format!("{hosts} hosts do") }
 }
 
-fn headline(host: &HostDiff) -> String {
+pub(super) fn headline(host: &HostDiff) -> String {
     match host {
         HostDiff::Changes(changes) => format!(": {}", pluralize(changes.len(), "change")),
         HostDiff::Breaks => ": no longer compiles".into(),
@@ -140,7 +140,7 @@ fn write_change(out: &mut String, change: &PlanChange, paint: Paint) {
 }
 
 /// Turns `file_|-id_|-name_|-managed` into a readable form.
-fn display_tag(tag: &str) -> String {
+pub(super) fn display_tag(tag: &str) -> String {
     let parts: Vec<&str> = tag.split("_|-").collect();
     match parts.as_slice() {
         [state, id, name, fun] if id == name => sanitize(&format!("{state}.{fun}  {id}")),
@@ -149,7 +149,7 @@ fn display_tag(tag: &str) -> String {
     }
 }
 
-fn short_value(value: Option<&Value>) -> String {
+pub(super) fn short_value(value: Option<&Value>) -> String {
     let Some(value) = value else {
         return "nothing".into();
     };

@@ -5,13 +5,14 @@
 //! (held by `a_check_starts_nothing_and_shows_nothing`): it compiles pull requests of people whom nobody knows yet.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zagent_cache::{CacheLimits, GitRepository};
 use zagent_compiler::{CompileInputs, CompileOptions, FileTree};
 use zagent_config::mask::mask_message;
 
+use super::checkout::{checkout, name_repository};
 use super::settings;
 use super::tree_args::TreeArgs;
 use crate::check::{self, CompiledHost, HostDiff, Inventory, InventoryNode, PlanDiff};
@@ -20,15 +21,15 @@ use zagent_config::error_chain;
 use zagent_config::sorted::CollectSorted;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::repo_layout::{RepoLayout, RepoSource};
-use zagent_states::template_host::recorded_facts::RecordedFacts;
-use zagent_states::template_host::recorded_host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
+use zagent_states::template_host::recorded_host::RecordedHost;
 
 /// Compile every host of a states repository and report errors and warnings; starts no program
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
-    /// States repository: states/ and pillar/, a manifest with roots, or a flat Salt tree
-    #[arg(value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
+    /// States repository: states/ and pillar/, a manifest with roots, or a flat Salt tree; default: the one that
+    /// holds the working directory
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
 
     /// Compare two commits and show what changes on which host. `A` alone compares A with the working files
     #[arg(long, value_name = "A..B")]
@@ -73,6 +74,12 @@ enum CheckFormat {
     Json,
     /// SARIF 2.1.0, for code hosts
     Sarif,
+    /// A table for a comment on a pull request; also with `--diff`
+    Markdown,
+    /// Annotations of a GitHub workflow
+    Github,
+    /// A code quality report of GitLab
+    Gitlab,
 }
 
 /// A repository with all its hosts compiled.
@@ -85,29 +92,45 @@ struct CheckedRepo {
 impl CheckArgs {
     pub(super) const fn format(&self) -> OutputFormat {
         match (self.out, self.sarif) {
-            (CheckFormat::Text, false) => OutputFormat::Text,
+            (CheckFormat::Text | CheckFormat::Markdown | CheckFormat::Github, false) => OutputFormat::Text,
             _ => OutputFormat::Json,
         }
     }
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let dir = self.directory(ui)?;
         match &self.diff {
-            None => self.check(ui),
-            Some(range) => self.diff_range(range, ui),
+            None => self.check(&dir, ui),
+            Some(range) => self.diff_range(range, &dir, ui),
         }
     }
 
-    fn check(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
-        let checked = self.compile(&RepoSource::Dir(self.dir.clone()))?;
+    /// The repository to check. It may belong to anybody: a check starts no program.
+    fn directory(&self, ui: &mut Ui<'_>) -> Result<PathBuf, AgentError> {
+        if let Some(dir) = &self.dir {
+            return Ok(dir.clone());
+        }
+        let Some(top) = checkout()? else { return Ok(".".into()) };
+        name_repository(&top, ui);
+        let is_here = std::env::current_dir().is_ok_and(|here| here == top);
+        Ok(if is_here { ".".into() } else { top })
+    }
+
+    fn check(&self, dir: &Path, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        let checked = self.compile(&RepoSource::Dir(dir.to_owned()))?;
         if checked.inventory.nodes.is_empty() {
-            return Err(no_inventory(&self.dir.display().to_string()));
+            return Err(no_inventory(&dir.display().to_string()));
         }
         let report = check::build_report(&checked.inventory, &checked.compiled, &*checked.states);
         let out = if self.sarif { CheckFormat::Sarif } else { self.out };
+        let root = dir.display().to_string();
         let text = match out {
             CheckFormat::Text => check::report_text(&report, ui.paint),
             CheckFormat::Json => json(&report.to_json()),
-            CheckFormat::Sarif => json(&check::render_sarif(&report, &self.dir.display().to_string())),
+            CheckFormat::Sarif => json(&check::render_sarif(&report, &root)),
+            CheckFormat::Markdown => check::report_markdown(&report, &root),
+            CheckFormat::Github => check::github_annotations(&report, &root),
+            CheckFormat::Gitlab => json(&check::gitlab_code_quality(&report, &root)),
         };
         ui.print(&mask_message(&text));
         Ok(match (report.error_count(), report.warning_count()) {
@@ -139,7 +162,7 @@ impl CheckArgs {
         let inputs = |node: &InventoryNode| CompileInputs {
             states: Arc::clone(&states),
             pillar: Arc::clone(&pillar),
-            host: recorded_host(node),
+            host: Arc::new(RecordedHost::from_inventory(&node.grains)),
             schema: zagent_states::schema(),
             options: Arc::new(options_for(node, &options, &*states, &*pillar)),
         };
@@ -160,13 +183,13 @@ impl CheckArgs {
         Ok(diff_hosts(&self.compile(before)?, &now))
     }
 
-    fn diff_range(&self, range: &str, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
-        if self.sarif || self.out == CheckFormat::Sarif {
-            return Err(AgentError::usage_hint("--diff does not support SARIF output", "use --out json"));
+    fn diff_range(&self, range: &str, dir: &Path, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        if self.sarif || matches!(self.out, CheckFormat::Sarif | CheckFormat::Github | CheckFormat::Gitlab) {
+            let hint = "use --out text, json or markdown";
+            return Err(AgentError::usage_hint("--diff has no place in a file to report", hint));
         }
         let (from, to) = parse_range(range)?;
-        let repository =
-            GitRepository::discover(&self.dir).map_err(|e| AgentError::usage(error_chain(&e)))?;
+        let repository = GitRepository::discover(dir).map_err(|e| AgentError::usage(error_chain(&e)))?;
         let at = |revision: &str| match repository.read_tree(revision, CacheLimits::default()) {
             Ok(tree) => Ok(RepoSource::Commit(Arc::new(tree))),
             Err(e) => Err(AgentError::usage(error_chain(&e))),
@@ -174,7 +197,7 @@ impl CheckArgs {
         let before = at(&from)?;
         let after = match &to {
             Some(to) => at(to)?,
-            None => RepoSource::Dir(self.dir.clone()),
+            None => RepoSource::Dir(dir.to_owned()),
         };
         let diff = PlanDiff {
             from: from.clone(),
@@ -183,6 +206,7 @@ impl CheckArgs {
         };
         let text = match self.out {
             CheckFormat::Json => json(&diff.to_json()),
+            CheckFormat::Markdown => check::diff_markdown(&diff),
             _ => check::diff_text(&diff, ui.paint),
         };
         ui.print(&mask_message(&text));
@@ -208,15 +232,6 @@ fn options_for(
     let mut options = CompileOptions { id: node.name.clone(), ..shared.clone() };
     options.opts = settings::salt_opts(&options, &[("file_roots", states), ("pillar_roots", pillar)], false);
     options
-}
-
-fn recorded_host(node: &InventoryNode) -> Arc<dyn zagent_compiler::TemplateHost> {
-    let mut facts = node.grains.as_map().cloned().unwrap_or_default();
-    let answers = facts
-        .remove(RECORDED_FUNCTIONS_KEY)
-        .and_then(|answers| answers.as_map().cloned())
-        .unwrap_or_default();
-    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers))
 }
 
 /// `A..B`, `A..` (B is HEAD), `A` (B is the working directory).

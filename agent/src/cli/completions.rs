@@ -13,9 +13,14 @@ pub(super) struct CompletionsArgs {
 
 impl CompletionsArgs {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> ExitStatus {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut super::clap_command(), "zagent", &mut script);
-        ui.print(&String::from_utf8_lossy(&script));
+        ui.print(&String::from_utf8_lossy(&script(self.shell)));
         ExitStatus::Success
     }
+}
+
+/// The completion script of a shell.
+pub(super) fn script(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut super::clap_command(), "zagent", &mut script);
+    script
 }

@@ -16,6 +16,7 @@ use zagent_config::ids::short_revision;
 use zagent_config::sanitize;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_host::timezone::local_zone;
+use zagent_run::RunMode;
 use zagent_run::history::{History, HistoryError, RunSummary};
 
 /// List recent runs, or print the report of one run
@@ -121,7 +122,7 @@ fn runs_json(heads: &[RunSummary]) -> serde_json::Value {
     let run = |head: &RunSummary| {
         object!({
             "run": head.run, "node": head.node, "revision": head.revision, "start": head.start().to_string(),
-            "test": head.mode == "test", "mode": head.mode, "reverts": head.reverts, "schedule": head.schedule, "trigger": head.trigger,
+            "test": is_dry(&head.mode), "cause": head.cause, "mode": head.mode, "reverts": head.reverts, "schedule": head.schedule, "trigger": head.trigger,
             "success": head.success, "canceled": head.canceled, "killed": head.killed,
             "rolled_back": head.rolled_back,
             "duration_ms": head.duration().as_secs_f64() * 1000.0,
@@ -182,7 +183,7 @@ fn result_text(head: &RunSummary) -> String {
     };
     let tally = &head.tally;
     let counts = [
-        (tally.changed, if head.mode == "test" { "would change" } else { "changed" }),
+        (tally.changed, if is_dry(&head.mode) { "would change" } else { "changed" }),
         (tally.failed, "failed"),
         (tally.skipped, "skipped"),
         (tally.unchanged, "unchanged"),
@@ -191,4 +192,9 @@ fn result_text(head: &RunSummary) -> String {
     let counts: Vec<String> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
     format!("{verdict}  {}", if counts.is_empty() { "no states".into() } else { counts.join(", ") })
+}
+
+/// True for the word of a mode that changes nothing.
+fn is_dry(mode: &str) -> bool {
+    [RunMode::Test, RunMode::Audit].iter().any(|dry| dry.as_str() == mode)
 }

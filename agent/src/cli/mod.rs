@@ -10,14 +10,18 @@
 mod cache;
 mod call;
 mod check;
+mod checkout;
 mod common_args;
 mod completions;
 mod config;
+mod container_test;
 mod demo;
 mod doctor;
+mod enroll;
 mod explain;
 mod history;
 mod init;
+mod local_run_args;
 mod man;
 mod manifest;
 mod node;
@@ -25,6 +29,7 @@ mod pause;
 mod pin;
 mod quarantine;
 mod release;
+mod report;
 mod resource;
 mod resource_args;
 mod revert;
@@ -35,6 +40,7 @@ mod run_printer;
 mod salt_args;
 mod secrets;
 mod self_;
+mod self_install;
 mod show;
 mod source;
 mod state;
@@ -42,6 +48,8 @@ mod status;
 mod tree_args;
 mod trigger;
 mod turn;
+mod version;
+mod watch;
 mod watchdog;
 
 use std::ffi::OsString;
@@ -57,7 +65,7 @@ use self::show::StateShowVerb;
 use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
 use crate::exit_code;
-use crate::output::{Colour, ReportFormat, Ui, json, report, yaml};
+use crate::output::{Colour, ReportFormat, Ui, json, yaml};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::node_settings as settings;
 use zagent_daemon::run_output::Messages;
@@ -150,15 +158,19 @@ enum CliCommand {
     Rollout(rollout::RolloutArgs),
     /// Show what nodes report on the board
     Node(node::NodeArgs),
+    /// Show the whole fleet in a browser: nodes, rollouts and failures
+    Report(report::ReportArgs),
     /// List and examine the systems that this node manages
     Resource(resource::ResourceCommandArgs),
     /// Keep the agent running and take part in binary rollouts
     Watchdog(watchdog::WatchdogArgs),
-    /// Show the agent's binary, or roll back to the previous one
+    /// Install, remove or show the agent's binary, or roll back to the previous one
     #[command(name = "self")]
     Own(self_::SelfArgs),
     /// Compile every host of a states repository and report errors and warnings
     Check(check::CheckArgs),
+    /// Converge a states repository twice in a container and compare the dry run with the result
+    Test(container_test::ContainerTestArgs),
     /// Explain a diagnostic code, a state function, a state or a pillar key
     Explain(explain::ExplainArgs),
     /// Write, check or sign the manifest of a states repository
@@ -175,14 +187,18 @@ enum CliCommand {
     Config(config::ConfigArgs),
     /// Check this host for problems that affect the agent
     Doctor(doctor::DoctorArgs),
+    /// Follow a repository: write the configuration, test the remote, pin its first commit, start the unit
+    Enroll(enroll::EnrollArgs),
     /// Create a states repository, or assess a Salt tree
     Init(init::InitArgs),
     /// Dry-run the starter states built into zagent; changes nothing
     Demo(demo::DemoArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
-    /// Print the manual page
+    /// Print the manual page of a command, or write all of them
     Man(man::ManArgs),
+    /// Print version, commit, target, profile and features
+    Version(version::VersionArgs),
     /// `MOD.FUN`, with arguments and flags of its own.
     #[command(external_subcommand)]
     Function(Vec<OsString>),
@@ -258,10 +274,12 @@ impl CliCommand {
             Self::Quarantine(args) => args.format().into(),
             Self::Rollout(args) => args.format().into(),
             Self::Node(args) => args.format().into(),
+            Self::Report(args) => args.format().into(),
             Self::Resource(args) => args.format().into(),
             Self::Watchdog(args) => args.format().into(),
             Self::Own(args) => args.format().into(),
             Self::Check(args) => args.format().into(),
+            Self::Test(args) => args.format().into(),
             Self::Explain(args) => args.format().into(),
             Self::Manifest(args) => args.format().into(),
             Self::Secrets(args) => args.format().into(),
@@ -270,7 +288,9 @@ impl CliCommand {
             Self::Cache(args) => args.format().into(),
             Self::Config(args) => args.format().into(),
             Self::Doctor(args) => args.format().into(),
+            Self::Enroll(args) => args.format().into(),
             Self::Init(args) => args.format().into(),
+            Self::Version(args) => args.format().into(),
             Self::Demo(args) => args.format(),
             Self::Turn(_) | Self::Completions(_) | Self::Man(_) | Self::Function(_) => ReportFormat::Text,
         }
@@ -301,10 +321,12 @@ impl CliCommand {
             Self::Quarantine(args) => args.run(ui),
             Self::Rollout(args) => args.run(ui),
             Self::Node(args) => args.run(ui),
+            Self::Report(args) => args.run(ui),
             Self::Resource(args) => args.run(ui),
             Self::Watchdog(args) => args.run(ui),
             Self::Own(args) => args.run(ui),
             Self::Check(args) => args.run(ui),
+            Self::Test(args) => args.run(ui),
             Self::Explain(args) => args.run(ui),
             Self::Manifest(args) => args.run(ui),
             Self::Secrets(args) => args.run(ui),
@@ -313,10 +335,12 @@ impl CliCommand {
             Self::Cache(args) => args.run(ui),
             Self::Config(args) => args.run(ui),
             Self::Doctor(args) => args.run(ui),
+            Self::Enroll(args) => args.run(ui),
             Self::Init(args) => args.run(ui),
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
+            Self::Version(args) => Ok(args.run(ui)),
             Self::Function(_) => Err(AgentError::usage("expected MODULE.FUNCTION")),
         }
     }
@@ -331,6 +355,7 @@ pub fn main() -> ExitCode {
     // The streams are not locked permanently: progress is written from another thread.
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     let ui = Ui::new(&mut out, &mut err, terminal)
+        .with_screen(std::io::stdout().is_terminal())
         .with_interactive(watched)
         .with_journal(crate::log::is_journal());
     let exit = run_with_ui(std::env::args_os(), ui, terminal);
@@ -436,7 +461,7 @@ fn print_error(cli_error: &AgentError, format: ReportFormat, ui: &mut Ui<'_>) {
         ReportFormat::Ndjson => ui.print(&format!("{}\n", cli_error.to_json())),
         ReportFormat::Highstate => {
             if let AgentError::CompileErrors(faults) = cli_error {
-                ui.print(&report::render_compile_errors(&faults.0, ui.paint));
+                ui.print(&crate::output::report::render_compile_errors(&faults.0, ui.paint));
             }
         }
         ReportFormat::Text => {}

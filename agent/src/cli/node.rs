@@ -21,6 +21,7 @@ use super::rollout::{
     BoardArgs, node_state_text, node_state_word, open_board_reports, open_reports, short_version,
     to_agent_error,
 };
+use super::watch;
 use crate::output::{OutputFormat, Paint, TextTable, Tone, Ui, one_line};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::operator::span_text;
@@ -54,6 +55,11 @@ struct NodeListArgs {
     /// Nodes to list: a compound target such as 'G@os:Debian and web-*'; default: all
     #[arg(value_name = "TARGET")]
     target: Option<String>,
+
+    /// List them again and again until interrupted: on a terminal in place, in a pipe each line that changed, with the
+    /// time
+    #[arg(long)]
+    watch: bool,
 
     #[command(flatten)]
     place: BoardArgs,
@@ -90,13 +96,13 @@ impl NodeArgs {
 
 /// What the board has: reports by node and component, and those that do not count.
 #[derive(Default)]
-struct BoardContent {
-    nodes: BTreeMap<NodeId, Vec<NodeReport>>,
-    refused: Vec<(Component, RefusedReport)>,
+pub(super) struct BoardContent {
+    pub(super) nodes: BTreeMap<NodeId, Vec<NodeReport>>,
+    pub(super) refused: Vec<(Component, RefusedReport)>,
 }
 
 impl BoardContent {
-    fn read(settings: &Settings) -> Result<Self, AgentError> {
+    pub(super) fn read(settings: &Settings) -> Result<Self, AgentError> {
         let mut board = open_reports(settings)?;
         let mut content = Self::default();
         for part in COMPONENTS {
@@ -122,6 +128,13 @@ pub(super) fn is_silent(report: &NodeReport, now: Timestamp, patience: Duration)
 
 impl NodeListArgs {
     fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        if self.watch {
+            return watch::watch(ui, self.place.format(), |ui| self.list(ui));
+        }
+        self.list(ui)
+    }
+
+    fn list(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let settings = self.place.settings()?;
         let BoardContent { mut nodes, mut refused } = BoardContent::read(&settings)?;
         if let Some(target) = &self.target {

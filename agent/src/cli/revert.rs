@@ -93,7 +93,7 @@ pub(super) enum Choice {
 }
 
 /// True for `y` and `yes`; an empty line, anything else and the end of the input mean no.
-fn is_yes(input: &mut dyn BufRead) -> bool {
+pub(super) fn is_yes(input: &mut dyn BufRead) -> bool {
     let mut line = String::new();
     input.read_line(&mut line).is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
 }

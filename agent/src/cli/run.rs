@@ -1,10 +1,12 @@
 //! `zagent run`: one turn over the states of this node, a run of a directory, or the daemon.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use zagent_compiler::Plan;
 use zagent_config::Value;
 
+use super::checkout::ApplyChoice;
+use super::local_run_args::LocalRunArgs;
 use super::resource_args::{ResourceArgs, run_on_target};
 use super::revert;
 use super::run_args::{ReportArgs, RunOptionArgs};
@@ -16,11 +18,13 @@ use crate::exit_code;
 use crate::output::{ReportFormat, Ui};
 use zagent_daemon::DaemonSetup;
 use zagent_daemon::compile_job::{CompileJob, PlanCacheUse, PlanWithPillar};
+use zagent_daemon::compile_request::CompileRequest;
 use zagent_daemon::error::{AgentError, ExitStatus};
+use zagent_daemon::plan_file::{PlanFileUse, SavedPlan};
 use zagent_daemon::plan_run;
-use zagent_daemon::resource_run::PlanRequest;
+use zagent_daemon::resource_run::{PlanRequest, TargetText};
 use zagent_daemon::turn_options::{TurnOptions, TurnTarget};
-use zagent_run::{RunOptions, RunTrigger};
+use zagent_run::{RunOptions, RunReport, RunTrigger};
 
 /// Apply the states of this node, or predict the changes with `--test`
 #[derive(Debug, clap::Args)]
@@ -59,6 +63,9 @@ pub(super) struct RunArgs {
     state: Option<String>,
 
     #[command(flatten)]
+    local: LocalRunArgs,
+
+    #[command(flatten)]
     order: RunOptionArgs,
 
     #[command(flatten)]
@@ -89,26 +96,26 @@ impl RunArgs {
         words.reject_named(&[])?;
         words.reject_positional("select SLS files with `--sls a,b`")?;
         let (revert, state) = (self.revert.clone(), self.state.clone());
-        let mut order = RunOptions { revert, force: self.force, state, ..flags.to_order() };
+        let order = RunOptions { revert, force: self.force, state, ..flags.to_order() };
         if order.revert.is_some() {
-            revert::reject_options(&tree, &flags)?;
-            let job = tree.job_without_states()?;
-            if let Some(target) = &target {
-                revert::reject_unnamed(&order)?;
-                let what = (target, &PlanRequest::Revert);
-                return run_on_target(&job, what, (&order, false), &self.report, ui);
-            }
-            if revert::choose_run(&job, &mut order, ui)? == revert::Choice::Leave {
-                ui.message("Nothing was changed.");
-                return Ok(ExitStatus::Success);
-            }
-            let nothing = PlanWithPillar { plan: Plan::default(), pillar: Value::Null };
-            return run_plan(&job, &nothing, &order, &self.report, ui);
+            return self.run_revert((&tree, &flags), order, target.as_ref(), ui);
         }
         if !self.once {
             self.reject_daemon_target()?;
             return self.run_daemon(&tree, &order);
         }
+        self.local.reject_misuse(order.test, target.is_some())?;
+        if let Some(path) = &self.local.plan {
+            return self.apply_plan(path, &tree, order, ui);
+        }
+        // An unattended run has a source, and starts also with a configuration that is invalid now.
+        let is_attended = self.trigger == TriggerArg::Manual;
+        if is_attended && self.local.locate(&mut tree, order.test, ui)? == ApplyChoice::Leave {
+            ui.message("Nothing was changed.");
+            return Ok(ExitStatus::Success);
+        }
+        let request = tree.request()?;
+        let plan_file = self.local.plan_file_to_save(&request);
         if tree.states.is_some() {
             let job = tree.job()?;
             if let Some(target) = &target {
@@ -116,21 +123,102 @@ impl RunArgs {
                 return run_on_target(&job, (target, &PlanRequest::Tree), how, &self.report, ui);
             }
             let cache = PlanCacheUse { save: !order.test, fresh: self.order.fresh };
-            let planned = job.plan(cache, ui)?;
-            return run_plan(&job, &planned, &order, &self.report, ui);
+            return self.run_tree(job, cache, (&order, plan_file.as_ref()), ui);
         }
+        let target = target.map_or(TurnTarget::Node, TurnTarget::Named);
+        self.run_turn(request, order, (target, plan_file), ui)
+    }
+
+    /// Runs the states of a directory.
+    fn run_tree(
+        &self,
+        mut job: CompileJob,
+        cache: PlanCacheUse,
+        (order, plan_file): (&RunOptions, Option<&PlanFileUse>),
+        ui: &mut Ui<'_>,
+    ) -> Result<ExitStatus, AgentError> {
+        if plan_file.is_some() {
+            job.trace_run();
+        }
+        let cache = PlanCacheUse { fresh: cache.fresh || plan_file.is_some(), ..cache };
+        let planned = job.plan(cache, ui)?;
+        let mut printer = RunPrinter { ui: &mut *ui, format: self.report.out };
+        let report = plan_run::run_manually(&job, &planned, (order, plan_file), &mut printer)?;
+        self.local.announce_saved(report.is_success(), ui);
+        Ok(exit_code::run_exit(&report, self.report.detailed_exitcodes))
+    }
+
+    /// Runs one turn over the states that the node follows.
+    fn run_turn(
+        &self,
+        request: CompileRequest,
+        order: RunOptions,
+        (target, plan_file): (TurnTarget, Option<PlanFileUse>),
+        ui: &mut Ui<'_>,
+    ) -> Result<ExitStatus, AgentError> {
         let turn = TurnOptions {
             trigger: self.trigger.into(),
             fetch: !self.no_fetch,
-            request: tree.request()?,
+            request,
             order,
             fresh: self.order.fresh,
             last_config: self.last_config.clone(),
             handover: None,
-            target: target.map_or(TurnTarget::Node, TurnTarget::Named),
+            target,
+            plan_file,
         };
-        let ended = turn.run(&mut RunPrinter { ui, format: self.report.out })?;
+        let ended = turn.run(&mut RunPrinter { ui: &mut *ui, format: self.report.out })?;
+        let has_run = ended.report.as_ref().is_some_and(RunReport::is_success);
+        self.local.announce_saved(has_run, ui);
         Ok(exit_code::turn_exit(&ended, self.report.detailed_exitcodes))
+    }
+
+    /// Applies a saved plan: with the flags of its dry run, and only when nothing changed since.
+    fn apply_plan(
+        &self,
+        path: &Path,
+        tree: &TreeArgs,
+        order: RunOptions,
+        ui: &mut Ui<'_>,
+    ) -> Result<ExitStatus, AgentError> {
+        let settings = settings::load(tree.config.as_deref())?;
+        let saved = SavedPlan::load(path, &settings)?;
+        if saved.needs_pillar_data() && tree.pillar_data.is_none() {
+            return Err(AgentError::usage_hint(
+                "the dry run had pillar data from the command line, which a plan file does not hold",
+                "give the same `--pillar-data` again",
+            ));
+        }
+        let (request, order) = (saved.request(tree.request()?), saved.options(order));
+        ui.message(&saved.summary());
+        let plan_file = PlanFileUse::Apply(Box::new(saved));
+        if request.states.is_none() {
+            return self.run_turn(request, order, (TurnTarget::Node, Some(plan_file)), ui);
+        }
+        let job = request.job(settings)?;
+        self.run_tree(job, PlanCacheUse { save: true, fresh: true }, (&order, Some(&plan_file)), ui)
+    }
+
+    fn run_revert(
+        &self,
+        (tree, flags): (&TreeArgs, &RunOptionArgs),
+        mut order: RunOptions,
+        target: Option<&TargetText>,
+        ui: &mut Ui<'_>,
+    ) -> Result<ExitStatus, AgentError> {
+        revert::reject_options(tree, flags)?;
+        let job = tree.job_without_states()?;
+        if let Some(target) = target {
+            revert::reject_unnamed(&order)?;
+            let what = (target, &PlanRequest::Revert);
+            return run_on_target(&job, what, (&order, false), &self.report, ui);
+        }
+        if revert::choose_run(&job, &mut order, ui)? == revert::Choice::Leave {
+            ui.message("Nothing was changed.");
+            return Ok(ExitStatus::Success);
+        }
+        let nothing = PlanWithPillar { plan: Plan::default(), pillar: Value::Null };
+        run_plan(&job, &nothing, &order, &self.report, ui)
     }
 
     /// The daemon takes its target from the configuration.
@@ -146,7 +234,12 @@ impl RunArgs {
 
     /// Runs as a daemon.
     fn run_daemon(&self, tree: &TreeArgs, order: &RunOptions) -> Result<ExitStatus, AgentError> {
-        if order.test || tree.states.is_some() || !tree.sls.is_empty() || tree.grains.is_some() {
+        if order.test
+            || self.local.is_given()
+            || tree.states.is_some()
+            || !tree.sls.is_empty()
+            || tree.grains.is_some()
+        {
             let hint =
                 "add --once for a single run; to follow a directory permanently, add it to `source.remotes`";
             return Err(AgentError::usage_hint(
@@ -203,6 +296,6 @@ pub(super) fn run_plan(
     ui: &mut Ui<'_>,
 ) -> Result<ExitStatus, AgentError> {
     let mut printer = RunPrinter { ui, format: args.out };
-    let report = plan_run::run_manually(job, planned, order, &mut printer)?;
+    let report = plan_run::run_manually(job, planned, (order, None), &mut printer)?;
     Ok(exit_code::run_exit(&report, args.detailed_exitcodes))
 }

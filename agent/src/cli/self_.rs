@@ -1,17 +1,18 @@
-//! `zagent self rollback|status`: the agent's own binary.
+//! `zagent self install|uninstall|rollback|status`: the agent's own binary.
 
 use clap::Subcommand;
 use serde_json::json as object;
 use zagent_rollout::watchdog::{WatchdogRequest, WatchdogResponse};
 
 use super::common_args::CommonArgs;
+use super::self_install::{SelfInstallArgs, SelfUninstallArgs};
 use super::settings;
 use super::status::with_installed_root;
 use super::watchdog::{WatchdogStatusArgs, ask_watchdog};
 use crate::output::{OutputFormat, Ui};
 use zagent_daemon::error::{AgentError, ExitStatus};
 
-/// Show the agent's binary, or roll back to the previous one
+/// Install, remove or show the agent's binary, or roll back to the previous one
 #[derive(Debug, clap::Args)]
 pub(super) struct SelfArgs {
     #[command(subcommand)]
@@ -25,6 +26,10 @@ enum SelfCommand {
     Rollback(SelfRollbackArgs),
     /// Show the running version, its uptime and its rollout state
     Status(WatchdogStatusArgs),
+    /// Install this binary with its units, manual pages, completions and a sample configuration
+    Install(SelfInstallArgs),
+    /// Remove what `self install` installed; keeps the configuration and the state
+    Uninstall(SelfUninstallArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,6 +47,7 @@ impl SelfArgs {
         match &self.what {
             SelfCommand::Rollback(rollback) => rollback.common.out,
             SelfCommand::Status(status) => status.common.out,
+            SelfCommand::Install(_) | SelfCommand::Uninstall(_) => OutputFormat::Text,
         }
     }
 
@@ -49,6 +55,8 @@ impl SelfArgs {
         match &self.what {
             SelfCommand::Rollback(rollback) => rollback.run(ui),
             SelfCommand::Status(status) => status.run(ui),
+            SelfCommand::Install(install) => install.run(ui),
+            SelfCommand::Uninstall(uninstall) => uninstall.run(ui),
         }
     }
 }

@@ -6,11 +6,12 @@ use zagent_config::paths::{DEFAULT_ROOT, Paths};
 use zagent_config::settings::{SettingOrigin, Settings};
 
 use super::common_args::CommonArgs;
-use super::{settings, warn};
+use super::{settings, warn, watch};
 use crate::output::{OutputFormat, StatusView, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_daemon::api::{ApiClient, ClientError};
 use zagent_daemon::error::{AgentError, ExitStatus};
+use zagent_daemon::pages::{NodeFacts, NodePage, PageDetail};
 use zagent_daemon::status::{AgentStatus, files};
 use zagent_host::reboot::RebootHost;
 use zagent_host::timezone::local_zone;
@@ -27,6 +28,14 @@ pub(super) struct StatusArgs {
     #[arg(long, requires = "check")]
     no_daemon: bool,
 
+    /// Print the page of this node as HTML: status, recent runs with diffs, state graph
+    #[arg(long, conflicts_with_all = ["check", "watch"])]
+    html: bool,
+
+    /// Show it again and again until interrupted: on a terminal in place, in a pipe each line that changed, with the time
+    #[arg(long, conflicts_with = "check")]
+    watch: bool,
+
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -37,6 +46,13 @@ impl StatusArgs {
     }
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
+        if self.watch {
+            return watch::watch(ui, self.common.out, |ui| self.show(ui));
+        }
+        self.show(ui)
+    }
+
+    fn show(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let mut told = Vec::new();
         let settings = settings::load_or_last_good(self.common.config.as_deref(), None, &mut |words| {
             told.push(words.to_owned());
@@ -62,6 +78,12 @@ impl StatusArgs {
                 status_from_files(&settings, now)?
             }
         };
+        if self.html {
+            let facts = NodeFacts::read(&settings.paths(), settings.run.keep);
+            let detail = PageDetail::Full;
+            ui.print(&NodePage { status: &status, facts: &facts, now, zone: local_zone(), detail }.render());
+            return Ok(ExitStatus::Success);
+        }
         ui.print(&match self.common.out {
             OutputFormat::Text => {
                 StatusView { status: &status, now, zone: local_zone(), paint: ui.paint }.render()

@@ -462,6 +462,7 @@ mod exec_args;
 mod init;
 mod manifest;
 mod operate;
+mod packaging;
 mod release;
 mod resources;
 mod revert;

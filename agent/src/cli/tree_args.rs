@@ -17,7 +17,7 @@ use zagent_host::facts::Grains;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Tree")]
 pub(super) struct TreeArgs {
-    /// States directory (environment `base`)
+    /// States directory (environment `base`), or the top of a states repository
     #[arg(long, value_name = "DIR")]
     pub(super) states: Option<PathBuf>,
 
@@ -72,6 +72,10 @@ pub(super) struct TreeArgs {
     /// Set `opts.test` for templates.
     #[arg(skip)]
     pub(super) test: bool,
+
+    /// A host of the inventory, instead of this one.
+    #[arg(skip)]
+    pub(super) recorded: Option<Arc<Value>>,
 }
 
 /// Which behaviour to follow.
@@ -96,6 +100,7 @@ impl TreeArgs {
             saltenv: self.saltenv.clone(),
             id: self.id.clone(),
             grains: self.grains.clone(),
+            recorded: self.recorded.clone(),
             pillar_data: self.pillar_data.as_deref().map(parse_pillar_data).transpose()?,
             config: self.config.clone(),
             salt_config: self.salt_config.clone(),

@@ -3,15 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{DoctorFinding, DoctorScope, program_output};
+use crate::systemd::{DAEMON, TIMER, UNITS, WATCHDOG};
 use zagent_config::sorted::CollectSorted;
 
 /// Memory below which a run of a large tree may not fit.
 const LOW_MEGABYTES: u64 = 64;
-const DAEMON: &str = "zagent.service";
-const TIMER: &str = "zagent-run.timer";
-const WATCHDOG: &str = "zagent-watchdog.service";
-/// Exactly one of them should be enabled.
-const UNITS: [&str; 3] = [DAEMON, WATCHDOG, TIMER];
 
 pub(super) fn check_host(scope: &DoctorScope) -> Vec<DoctorFinding> {
     vec![check_machine_id(scope), check_memory(scope)]

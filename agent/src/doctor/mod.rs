@@ -19,6 +19,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use zagent_config::settings::Settings;
 
+pub(crate) use self::remote::{check_remote, endpoint};
+
 /// Timeout of one network request or program.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 

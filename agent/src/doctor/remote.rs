@@ -26,7 +26,7 @@ pub(super) fn check_no_remote(settings: &Settings) -> DoctorFinding {
     )
 }
 
-pub(super) fn check_remote(
+pub(crate) fn check_remote(
     remote: &RemoteSettings,
     source: &SourceSettings,
     scope: &DoctorScope,
@@ -176,7 +176,7 @@ fn resolve_host(host: &str, port: u16) -> Option<std::io::Result<Vec<SocketAddr>
 }
 
 /// Host and port of a URL; `user@host:path` is ssh.
-fn endpoint(url: &str) -> Option<(String, u16)> {
+pub(crate) fn endpoint(url: &str) -> Option<(String, u16)> {
     let (rest, port) = match url.split_once("://") {
         Some(("https", rest)) => (rest, 443),
         Some(("http", rest)) => (rest, 80),

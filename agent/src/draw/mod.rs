@@ -1,4 +1,3 @@
-//! Diagnostics and graphs in, drawings out.
+//! Diagnostics in, drawings out.
 
 pub mod diagnostic;
-pub mod graph;

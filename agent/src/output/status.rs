@@ -1,28 +1,21 @@
 //! Status and time in, eleven lines for the on-call engineer out.
 //!
-//! Law: the same eleven lines in the same order for every node, plus one for a node in a rollout; a line that needs
-//! attention is not green (held by `fresh_node`, `everything_at_once_is_wrong`,
-//! `colours_mark_what_needs_attention`).
+//! Law: a line that needs attention is not green (held by `colours_mark_what_needs_attention`).
 
 use std::fmt::Write;
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
-use zagent_config::ids::DIR_PREFIX;
-use zagent_rollout::record::RolloutStatus;
-
-use zagent_config::disk_space::readable_size;
 use zagent_config::sanitize;
-use zagent_daemon::status::{AgentStatus, QuarantineStatus, WindowStatus};
-use zagent_daemon::{HoldReason, LastRun, RemoteHealth};
+use zagent_daemon::LastRun;
+use zagent_daemon::status::AgentStatus;
+pub use zagent_daemon::status::lines::counts_text;
+use zagent_daemon::status::lines::{StatusLines, StatusTone, short_line};
 
-use super::report::format_millis;
-use super::{Paint, pluralize};
+use super::Paint;
 
 /// Maximum number of failures listed of the last run.
 const MAX_ERRORS: usize = 3;
-/// Maximum length of one message.
-const MAX_WIDTH: usize = 300;
 
 /// A status to be printed.
 #[derive(Clone, Debug)]
@@ -37,60 +30,23 @@ pub struct StatusView<'s> {
     pub paint: Paint,
 }
 
-/// How a line looks.
-#[derive(Clone, Copy)]
-enum StatusTone {
-    Fine,
-    Plain,
-    Attention,
-    Bad,
-}
-
 impl StatusView<'_> {
-    /// Renders the eleven lines, and what is damaged or could not be read below them.
+    /// Renders the lines, with what failed below the last run.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut out = String::new();
-        let lines: [(&str, (StatusTone, String)); 11] = [
-            ("node", self.node()),
-            ("revision", self.revision()),
-            ("newest", self.newest()),
-            ("last run", self.last_run()),
-            ("drift", self.drift()),
-            ("next", self.next()),
-            ("held", self.held()),
-            ("reboot", self.reboot()),
-            ("remotes", self.remotes()),
-            ("health", self.health()),
-            ("space", self.space()),
-        ];
-        for (name, (tone, words)) in lines {
-            let words = self.paint_tone(tone, one_line(&words));
-            let _ = writeln!(out, "{} {words}", self.paint.bold(format!("{name:9}")));
-            if let ("last run", Some(run)) = (name, &self.status.last_run) {
+        let (paint, mut out) = (self.paint, String::new());
+        let lines = StatusLines { status: self.status, now: self.now, zone: self.zone.clone() };
+        for line in lines.all() {
+            let name = format!("{:9}", line.name);
+            let (name, words) = match (is_warning(line.name), line.tone) {
+                (true, StatusTone::Bad) => (paint.red(name), line.words),
+                (true, _) => (paint.yellow(name), line.words),
+                (false, tone) => (paint.bold(name), self.paint_tone(tone, line.words)),
+            };
+            let _ = writeln!(out, "{name} {words}");
+            if let ("last run", Some(run)) = (line.name, &self.status.last_run) {
                 self.errors(&mut out, run);
             }
-        }
-        if let Some((tone, words)) = self.rollout() {
-            let words = self.paint_tone(tone, one_line(&words));
-            let _ = writeln!(out, "{} {words}", self.paint.bold(format!("{:9}", "rollout")));
-        }
-        for silent in &self.status.silent {
-            let words = format!("{} (since {})", silent.message, self.clock_text(silent.since));
-            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "board")), one_line(&words));
-        }
-        for damage in &self.status.damaged {
-            let words = one_line(&format!("{}; {}", damage.message, damage.hint));
-            let _ = writeln!(out, "{} {}", self.paint.red(format!("{:9}", "damaged")), words);
-        }
-        for warning in &self.status.trust {
-            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "trust")), one_line(warning));
-        }
-        for damage in &self.status.watchdog {
-            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "watchdog")), one_line(damage));
-        }
-        for unread in &self.status.unread {
-            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "unread")), one_line(unread));
         }
         out
     }
@@ -104,143 +60,9 @@ impl StatusView<'_> {
         }
     }
 
-    /// State of the node in a rollout; nothing when there is none.
-    fn rollout(&self) -> Option<(StatusTone, String)> {
-        let rollout = self.status.rollout.as_ref()?;
-        let state = rollout.state.map_or("gone", RolloutStatus::name);
-        let mut words =
-            format!("{} to {} ({state}): {}", rollout.id, short_revision(&rollout.to), rollout.message);
-        if let Some(since) = rollout.since {
-            let _ = write!(words, ", {} since {}", rollout.phase, self.clock_text(since));
-        }
-        if let Some(deadline) = rollout.deadline {
-            let _ = write!(words, ", to be confirmed by {}", self.clock_text(deadline));
-        }
-        let tone = match rollout.phase.as_str() {
-            "failed" | "rolling-back" => StatusTone::Bad,
-            "confirmed" => StatusTone::Fine,
-            "waiting" | "withdrawn" => StatusTone::Plain,
-            _ => StatusTone::Attention,
-        };
-        Some((tone, words))
-    }
-
-    fn node(&self) -> (StatusTone, String) {
-        let AgentStatus { node, version, daemon, .. } = self.status;
-        match daemon {
-            Some(daemon) => {
-                let up = age_text(self.now.duration_since(daemon.since));
-                let words =
-                    format!("{node}, zagent {version}, daemon {} up {up}, {}", daemon.pid, daemon.doing);
-                (StatusTone::Plain, words)
-            }
-            None => (StatusTone::Plain, format!("{node}, zagent {version}, daemon: not running")),
-        }
-    }
-
-    fn revision(&self) -> (StatusTone, String) {
-        let Some(current) = &self.status.current else {
-            return self.missing_line("none yet: nothing fetched from a remote");
-        };
-        let signed = match current.signed_by.as_slice() {
-            [] => "not signed".into(),
-            signers => format!("signed by {}", signers.join(", ")),
-        };
-        let age = self.ago_text(current.committed.unwrap_or(current.published));
-        let mut words = format!(
-            "{} {signed} ({age}), generation {}",
-            short_revision(&current.revision),
-            current.generation
-        );
-        if let Some(serial) = current.serial {
-            let _ = write!(words, ", serial {serial}");
-        }
-        if self.status.last_run.as_ref().is_some_and(|run| run.applied_revision() != current.revision) {
-            words.push_str(", not applied yet");
-        }
-        match current.expires {
-            Some(expires) if expires <= self.now => {
-                let _ = write!(words, ", EXPIRED {}: sign a new manifest", self.ago_text(expires));
-                (StatusTone::Bad, words)
-            }
-            Some(expires) => {
-                let _ = write!(words, ", expires {}", self.until_text(expires));
-                (StatusTone::Plain, words)
-            }
-            None => (StatusTone::Plain, words),
-        }
-    }
-
-    fn newest(&self) -> (StatusTone, String) {
-        let status = self.status;
-        let Some(newest) = &status.newest else {
-            let words = if status.remotes.is_empty() { "no remote polled yet" } else { "none seen yet" };
-            return self.missing_line(words);
-        };
-        let place = match newest.branch.as_str() {
-            "" => format!("at {}", newest.remote),
-            branch => format!("head of {branch} at {}", newest.remote),
-        };
-        let revision = newest.revision.short();
-        if let Some(since) = status.cut_off_since() {
-            let words =
-                if status.is_current { "which this node has" } else { "which this node does not have" };
-            return (
-                StatusTone::Bad,
-                format!(
-                    "unknown: no remote answers since {}; last seen {revision} {place}, {words}",
-                    self.clock_text(since)
-                ),
-            );
-        }
-        if status.is_current {
-            return (StatusTone::Fine, format!("is current, {place}"));
-        }
-        let Some(held) = &status.why_not else {
-            return (
-                StatusTone::Attention,
-                format!("{revision} {place}, seen {}, not synced yet", self.ago_text(newest.since)),
-            );
-        };
-        // The other messages name their kind of reason themselves.
-        let (tone, why) = match held.why {
-            HoldReason::Refused => (StatusTone::Bad, ": refused"),
-            HoldReason::Unfetched => (StatusTone::Bad, ": not fetched"),
-            HoldReason::Quarantined | HoldReason::Broken => (StatusTone::Bad, ""),
-            HoldReason::Paused | HoldReason::Pinned | HoldReason::Rollout | HoldReason::Window => {
-                (StatusTone::Attention, "")
-            }
-        };
-        let since = self.clock_text(held.since);
-        (tone, format!("{revision} {place}, held back{why} since {since}: {}", held.message))
-    }
-
-    fn last_run(&self) -> (StatusTone, String) {
-        let Some(run) = &self.status.last_run else {
-            return self.missing_line("none yet");
-        };
-        let counts = counts_text(run);
-        let took = format_millis(std::time::Duration::from_millis(run.duration_ms).as_secs_f64() * 1000.0);
-        let head = format!("{} ({}, {took})", self.ago_text(run.at), run.trigger);
-        if run.success {
-            return (StatusTone::Fine, format!("OK {head}: {counts}"));
-        }
-        if run.canceled {
-            return (StatusTone::Attention, format!("STOPPED {head}: {counts}"));
-        }
-        let last = self.status.last_success;
-        let last =
-            last.map_or_else(|| "never succeeded".into(), |t| format!("last success {}", self.ago_text(t)));
-        let row = match self.status.failures {
-            0 | 1 => String::new(),
-            n => format!(", {n} in a row"),
-        };
-        (StatusTone::Bad, format!("FAILED {head}: {counts}{row}, {last}"))
-    }
-
     fn errors(&self, out: &mut String, run: &LastRun) {
         for error in run.errors.iter().take(MAX_ERRORS) {
-            let _ = writeln!(out, "{:9} {}", "", self.paint.red(one_line(error)));
+            let _ = writeln!(out, "{:9} {}", "", self.paint.red(short_line(error)));
         }
         if !run.errors.is_empty() {
             let _ = writeln!(
@@ -251,213 +73,11 @@ impl StatusView<'_> {
             );
         }
     }
-
-    fn drift(&self) -> (StatusTone, String) {
-        match self.status.drift {
-            0 => (StatusTone::Fine, "none".into()),
-            n => (
-                StatusTone::Attention,
-                format!("{} corrected: modified outside zagent", pluralize(n, "state")),
-            ),
-        }
-    }
-
-    fn next(&self) -> (StatusTone, String) {
-        let next = &self.status.next;
-        let mut coming = Vec::new();
-        coming.extend(next.poll.map(|time| format!("poll {}", self.until_text(time))));
-        coming.extend(next.run.map(|time| format!("run {}", self.until_text(time))));
-        coming.extend(next.entry.as_ref().map(|e| format!("entry {} {}", e.name, self.until_text(e.at))));
-        let coming = if coming.is_empty() { "nothing scheduled".into() } else { coming.join(", ") };
-        match self.status.window {
-            WindowStatus::Always => (StatusTone::Plain, coming),
-            WindowStatus::Open { until: None } => (StatusTone::Plain, format!("{coming}; window open")),
-            WindowStatus::Open { until: Some(t) } => {
-                (StatusTone::Plain, format!("{coming}; window open until {}", self.clock_text(t)))
-            }
-            WindowStatus::Closed { until: None } => {
-                (StatusTone::Attention, format!("{coming}; window closed, none will open"))
-            }
-            WindowStatus::Closed { until: Some(t) } => (
-                StatusTone::Attention,
-                format!("{coming}; window closed until {} ({})", self.clock_text(t), self.until_text(t)),
-            ),
-        }
-    }
-
-    fn held(&self) -> (StatusTone, String) {
-        let AgentStatus { paused, pinned, quarantined, .. } = self.status;
-        let mut holds = Vec::new();
-        let reason = |text: &Option<String>| text.as_ref().map(|t| format!(": {t}")).unwrap_or_default();
-        if let Some(pause) = paused {
-            let until = pause
-                .until
-                .map_or_else(|| "without an end".into(), |t| format!("until {}", self.clock_text(t)));
-            holds.push(format!("paused {until}{}{}", by_text(pause.by.as_deref()), reason(&pause.reason)));
-        }
-        if let Some(pin) = pinned {
-            let (since, by) = (self.clock_text(pin.since), by_text(pin.by.as_deref()));
-            holds.push(format!("pinned to {} since {since}{by}{}", pin.to, reason(&pin.reason)));
-        }
-        match quarantined.as_slice() {
-            [] => {}
-            [one] => holds.push(format!("quarantined: {}", self.quarantine(one))),
-            [.., last] => {
-                holds.push(format!("{} quarantined, last: {}", quarantined.len(), self.quarantine(last)));
-            }
-        }
-        if holds.is_empty() && !self.status.unread.is_empty() {
-            return self.missing_line("");
-        }
-        if holds.is_empty() {
-            return (StatusTone::Fine, "not paused, not pinned, nothing quarantined".into());
-        }
-        (StatusTone::Attention, holds.join("; "))
-    }
-
-    fn quarantine(&self, one: &QuarantineStatus) -> String {
-        format!("{} since {}: {}", short_revision(&one.revision), self.clock_text(one.since), one.message)
-    }
-
-    fn reboot(&self) -> (StatusTone, String) {
-        let Some(reboot) = &self.status.reboot else { return (StatusTone::Fine, "not needed".into()) };
-        let since = reboot.since.map(|t| format!(" since {}", self.clock_text(t))).unwrap_or_default();
-        let when = reboot.at.map(|t| format!(", planned {}", self.until_text(t))).unwrap_or_default();
-        (StatusTone::Attention, format!("needed{since}{when}: {}", reboot.reason))
-    }
-
-    fn remotes(&self) -> (StatusTone, String) {
-        let remotes = &self.status.remotes;
-        let failing: Vec<&RemoteHealth> = remotes.iter().filter(|r| r.failing_since.is_some()).collect();
-        if remotes.is_empty() {
-            return (StatusTone::Plain, "none".into());
-        }
-        if failing.is_empty() {
-            let words = if remotes.len() == 1 {
-                "reachable".into()
-            } else {
-                format!("all {} reachable", remotes.len())
-            };
-            return (StatusTone::Fine, words);
-        }
-        let tone = if failing.len() == remotes.len() { StatusTone::Bad } else { StatusTone::Attention };
-        let one = |r: &&RemoteHealth| {
-            let since = r.failing_since.map(|t| self.clock_text(t)).unwrap_or_default();
-            format!("{} fails since {since}: {}", r.url, r.message.as_deref().unwrap_or("reason unknown"))
-        };
-        let all: Vec<String> = failing.iter().map(one).collect();
-        (
-            tone,
-            format!("{} of {} reachable; {}", remotes.len() - failing.len(), remotes.len(), all.join("; ")),
-        )
-    }
-
-    fn health(&self) -> (StatusTone, String) {
-        let health = &self.status.health;
-        let Some(last) = health.iter().map(|v| v.at).max() else {
-            return (StatusTone::Plain, "no checks run".into());
-        };
-        let sick: Vec<_> = health.iter().filter(|v| !v.healthy).collect();
-        if sick.is_empty() {
-            return (
-                StatusTone::Fine,
-                format!("{} passed {}", pluralize(health.len(), "check"), self.ago_text(last)),
-            );
-        }
-        let tone = if sick.iter().any(|v| v.required) { StatusTone::Bad } else { StatusTone::Attention };
-        let kind = |required| if required { "required" } else { "wanted" };
-        let one = |v: &&zagent_daemon::health::HealthStatus| {
-            format!("{} ({}) failed: {}", v.name, kind(v.required), v.message)
-        };
-        let all: Vec<String> = sick.iter().map(one).collect();
-        (tone, format!("{} of {} passed; {}", health.len() - sick.len(), health.len(), all.join("; ")))
-    }
-
-    fn space(&self) -> (StatusTone, String) {
-        let Some(space) = self.status.space else { return (StatusTone::Plain, "unknown".into()) };
-        let limit = readable_size(space.limit);
-        let used = space.used.map_or_else(
-            || format!("not counted yet, at most {limit}"),
-            |used| format!("{} of at most {limit} used", readable_size(used)),
-        );
-        let free = space.free.map(|free| format!(", {} free", readable_size(free))).unwrap_or_default();
-        let tone = match (space.is_short(), space.is_over()) {
-            (true, _) => StatusTone::Bad,
-            (false, true) => StatusTone::Attention,
-            (false, false) => StatusTone::Plain,
-        };
-        (tone, format!("{used}{free}"))
-    }
-
-    /// A missing value; when something could not be read, it is unknown instead.
-    fn missing_line(&self, words: &str) -> (StatusTone, String) {
-        let words =
-            if self.status.unread.is_empty() { words } else { "unknown: not everything could be read" };
-        (StatusTone::Attention, words.into())
-    }
-
-    fn ago_text(&self, time: Timestamp) -> String {
-        match self.now.duration_since(time) {
-            age if age < SignedDuration::from_secs(1) => "just now".into(),
-            age => format!("{} ago", age_text(age)),
-        }
-    }
-
-    fn until_text(&self, time: Timestamp) -> String {
-        match time.duration_since(self.now) {
-            left if left < SignedDuration::from_secs(1) => "now".into(),
-            left => format!("in {}", age_text(left)),
-        }
-    }
-
-    /// Time of day; with the date when it is another day.
-    fn clock_text(&self, time: Timestamp) -> String {
-        let (then, today) = (self.zone.to_datetime(time), self.zone.to_datetime(self.now).date());
-        let form = if then.date() == today { "%H:%M" } else { "%Y-%m-%d %H:%M" };
-        then.strftime(form).to_string()
-    }
 }
 
-/// `2 changed, 40 unchanged`.
-pub fn counts_text(run: &LastRun) -> String {
-    let words = ["changed", "failed", "skipped", "unchanged", "unknown"];
-    let counts = words.iter().filter_map(|word| run.counts.get(*word).map(|n| (*n, word)));
-    let counts: Vec<String> = counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
-    if counts.is_empty() { "no states".into() } else { counts.join(", ") }
-}
-
-fn by_text(who: Option<&str>) -> String {
-    who.map(|who| format!(" by {who}")).unwrap_or_default()
-}
-
-/// A shortened revision; a branch or a fingerprint as it is.
-fn short_revision(revision: &str) -> String {
-    let word = if revision.starts_with(DIR_PREFIX) { DIR_PREFIX } else { "" };
-    match zagent_config::ids::short_revision(revision) {
-        whole if whole == revision => revision.to_owned(),
-        short => format!("{word}{short}"),
-    }
-}
-
-/// `40 s`, `12 min`, `3 h`, `9 d`.
-fn age_text(age: SignedDuration) -> String {
-    match age.as_secs().max(0) {
-        s @ ..120 => format!("{s} s"),
-        s @ ..7200 => format!("{} min", s / 60),
-        s @ ..172_800 => format!("{} h", s / 3600),
-        s => format!("{} d", s / 86400),
-    }
-}
-
-/// Text from a remote or a file, as one sanitised line of limited length.
-fn one_line(text: &str) -> String {
-    let text = sanitize(text);
-    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((cut, _)) = line.char_indices().nth(MAX_WIDTH) {
-        line.truncate(cut);
-        line.push('…');
-    }
-    line
+/// True for a line that is there only when something is wrong: its name has the colour.
+fn is_warning(name: &str) -> bool {
+    ["board", "damaged", "trust", "watchdog", "unread"].contains(&name)
 }
 
 #[cfg(test)]

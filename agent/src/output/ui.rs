@@ -38,6 +38,11 @@ pub struct Ui<'w> {
     terminal: (bool, bool),
     interactive: bool,
     journal: bool,
+    screen: bool,
+    /// What is printed meanwhile, when somebody wants it.
+    capture: Option<String>,
+    /// True when nobody reads stdout any more.
+    closed: bool,
     /// Why data did not reach stdout.
     write_error: Option<io::Error>,
     /// Colours of stdout.
@@ -62,6 +67,9 @@ impl<'w> Ui<'w> {
             terminal,
             interactive: false,
             journal: false,
+            screen: false,
+            capture: None,
+            closed: false,
             write_error: None,
             paint,
             err_paint: talk,
@@ -85,6 +93,38 @@ impl<'w> Ui<'w> {
     #[must_use]
     pub fn with_journal(self, journal: bool) -> Self {
         Self { journal, ..self }
+    }
+
+    /// Sets whether stdout is a terminal that can be drawn again.
+    #[must_use]
+    pub fn with_screen(self, screen: bool) -> Self {
+        Self { screen, ..self }
+    }
+
+    /// True when stdout is a terminal that can be drawn again.
+    #[must_use]
+    pub const fn has_screen(&self) -> bool {
+        self.screen
+    }
+
+    /// True when nobody reads stdout any more.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// What a command would write to stdout.
+    ///
+    /// # Errors
+    /// Fails when the command fails.
+    pub fn captured<T, E>(
+        &mut self,
+        command: &mut impl FnMut(&mut Self) -> Result<T, E>,
+    ) -> Result<String, E> {
+        self.capture = Some(String::new());
+        let result = command(self);
+        let text = self.capture.take().unwrap_or_default();
+        result.map(|_| text)
     }
 
     /// Progress reporter for a run with this number of states and this format.
@@ -113,9 +153,13 @@ impl<'w> Ui<'w> {
 
     /// Writes results to stdout. A closed pipe is not an error.
     pub fn print(&mut self, text: &str) {
+        if let Some(captured) = &mut self.capture {
+            return captured.push_str(text);
+        }
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => self.write_error = Some(e),
-            _ => {}
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => self.closed = true,
+            Err(e) => self.write_error = Some(e),
+            Ok(()) => {}
         }
     }
 

@@ -8,11 +8,14 @@
     reason = "tests use the machine directly, and fail when they cannot"
 )]
 
+mod book;
 mod canary;
 mod crash;
 mod daemon;
+mod enroll;
 mod fleet;
 mod full_disk;
+mod local;
 mod node;
 mod passphrase;
 mod rollout;

@@ -35,6 +35,7 @@ pub(crate) use self::object::is_functions;
 pub use self::object::{SaltFunction, salt};
 pub use self::render::{FunctionRenderer, RenderRequest, RenderSource};
 pub use self::signature::FunctionArgs;
+pub use self::table::built_in_signatures;
 pub(crate) use zagent_config::FunctionError;
 
 use std::collections::HashSet;

@@ -72,6 +72,11 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TABLES.into_iter().flatten().map(|e| e.name)
 }
 
+/// The functions that need nothing of the host: their names and signatures.
+pub fn built_in_signatures() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TABLES.into_iter().flatten().map(|e| (e.name, e.signature))
+}
+
 /// Finds a function.
 pub(super) fn find_function(name: &str) -> Option<&'static FunctionEntry> {
     static INDEX: OnceLock<HashMap<&'static str, &'static FunctionEntry>> = OnceLock::new();

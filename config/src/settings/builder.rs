@@ -71,6 +71,7 @@ impl SettingsBuilder<'_> {
             rollout: RolloutSettings::read(all),
             driver: all.flag("driver"),
             listen: all.address_if("listen"),
+            listen_pages: sections::choice(all, "listen_pages", ListenPages::find),
             socket_group: all.text_if("socket_group").map(str::to_owned),
             socket_readers: all.text_if("socket_readers").map(str::to_owned),
             audit: all.path_if("audit"),

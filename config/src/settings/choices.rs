@@ -66,6 +66,13 @@ choices! {
         /// In the written order where effects overlap, in parallel elsewhere.
         Declared "declared",
     }
+    /// What runs of the node's own states do.
+    ApplyMode {
+        /// Change the host.
+        Apply "apply",
+        /// Check, report and alert, and change nothing.
+        Audit "audit",
+    }
     /// Which behaviour applies where Salt and zagent differ.
     CompatMode {
         /// zagent's, which is stricter.
@@ -79,6 +86,15 @@ choices! {
         Allow "allow",
         /// Forbidden.
         Forbid "forbid",
+    }
+    /// How much of the node page is served on the TCP address, where anyone may connect.
+    ListenPages {
+        /// No page.
+        Off "off",
+        /// Counts and names; no diffs, messages or graph.
+        Summary "summary",
+        /// Everything.
+        Full "full",
     }
     /// Where nodes report.
     BoardKind {
@@ -111,8 +127,10 @@ choices! {
     WebhookOccasion {
         /// A run failed.
         Failure "failure",
-        /// A run changed something.
+        /// A run changed something; in audit mode: the states ask for something that is not applied.
         Change "change",
+        /// The host was changed outside zagent.
+        Drift "drift",
         /// A run succeeded after one that failed.
         Recovery "recovery",
         /// A revision was rolled back.

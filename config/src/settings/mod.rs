@@ -18,8 +18,8 @@ mod text_checks;
 mod units;
 
 pub use self::choices::{
-    BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, ResourcePillar,
-    RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
+    ApplyMode, BoardKind, CompatMode, Day, FollowMode, ListenPages, ManifestRule, RebootPolicy,
+    RequiredSignatures, ResourcePillar, RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
 };
 pub use self::fragment::{ConfigFragment, ConfigLocation, SettingOrigin};
 pub use self::merge::{FlagOverride, MergedConfig, OTHER_VARIABLES};

@@ -104,6 +104,8 @@ pub(super) const UNSIGNED_REFS: &[&str] = &["testing", "rollout"];
 pub(super) const MANIFEST: &[&str] = &["optional", "required"];
 /// `run.schedule`.
 pub(super) const SCHEDULES: &[&str] = &["levels", "eager", "ordered", "declared"];
+/// `run.mode`.
+pub(super) const RUN_MODES: &[&str] = &["apply", "audit"];
 /// `compat`.
 pub(super) const COMPAT: &[&str] = &["none", "salt"];
 /// `templates.cmd_run`.
@@ -112,10 +114,13 @@ pub(super) const PERMISSION: &[&str] = &["allow", "forbid"];
 pub(super) const RESOURCE_PILLAR: &[&str] = &["resource", "node"];
 /// `board.kind`.
 pub(super) const BOARDS: &[&str] = &["none", "sled", "git", "nats"];
+/// `listen_pages`.
+pub(super) const LISTEN_PAGES: &[&str] = &["off", "summary", "full"];
 /// `rollout.follow`.
 pub(super) const FOLLOW: &[&str] = &["head", "rollouts"];
 /// `webhooks.on`.
-pub(super) const WEBHOOK_EVENTS: &[&str] = &["failure", "change", "recovery", "rollback", "expiry", "always"];
+pub(super) const WEBHOOK_EVENTS: &[&str] =
+    &["failure", "change", "drift", "recovery", "rollback", "expiry", "always"];
 /// `reboot.policy`.
 pub(super) const REBOOT: &[&str] = &["never", "window", "asked"];
 /// `windows.days`.
@@ -214,6 +219,7 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("trust.first.serial", SERIAL, SettingDefault::Unset),
     key("trust.min_serial", SERIAL, SettingDefault::Number(d::MIN_SERIAL)),
     key("trust.unsigned_refs", SettingKind::Choices(UNSIGNED_REFS), SettingDefault::Empty),
+    key("run.mode", SettingKind::Choice(RUN_MODES), SettingDefault::Text("apply")),
     key("run.every", INTERVAL, SettingDefault::Time(d::RUN_EVERY)),
     key("run.schedule", SettingKind::Choice(SCHEDULES), SettingDefault::Text("levels")),
     key("run.jobs", SettingKind::Number { min: 1, max: 10_000 }, SettingDefault::Unset),
@@ -267,6 +273,7 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("rollout.facts", SettingKind::Texts, SettingDefault::Empty),
     key("driver", SettingKind::Bool, SettingDefault::Bool(false)),
     key("listen", SettingKind::Address, SettingDefault::Unset),
+    key("listen_pages", SettingKind::Choice(LISTEN_PAGES), SettingDefault::Text("summary")),
     key("socket_group", SettingKind::Text, SettingDefault::Unset),
     key("socket_readers", SettingKind::Text, SettingDefault::Unset),
     key("audit", SettingKind::Path, SettingDefault::Unset),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::check::CheckedRecord;
 use super::choices::{
-    BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, ResourcePillar,
-    RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
+    ApplyMode, BoardKind, CompatMode, Day, FollowMode, ListenPages, ManifestRule, RebootPolicy,
+    RequiredSignatures, ResourcePillar, RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
 };
 use super::defaults::{BOARD_EVERY, BOARD_EVERY_GIT};
 use super::fragment::SettingOrigin;
@@ -76,8 +76,10 @@ pub struct Settings {
     pub rollout: RolloutSettings,
     /// True when this node may drive rollouts.
     pub driver: bool,
-    /// Where health and metrics are served.
+    /// Where health, metrics and the node page are served.
     pub listen: Option<SocketAddr>,
+    /// How much of the node page is served there.
+    pub listen_pages: ListenPages,
     /// The group that may use the socket, besides root; its members can run any SLS as root.
     pub socket_group: Option<String>,
     /// The group that may only read from the socket.
@@ -209,6 +211,8 @@ pub struct FirstContact {
 /// How runs work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
+    /// Whether runs change the host.
+    pub mode: ApplyMode,
     /// How often the node converges without a new revision.
     pub every: Duration,
     /// The order in which states run.
@@ -441,6 +445,7 @@ impl Settings {
 impl RunConfig {
     pub(super) fn read(all: &CheckedRecord) -> Self {
         Self {
+            mode: choice(all, "run.mode", ApplyMode::find),
             every: all.time("run.every"),
             schedule: choice(all, "run.schedule", RunSchedule::find),
             jobs: all.number_if("run.jobs").and_then(|n| usize::try_from(n).ok()),

@@ -384,6 +384,10 @@ impl Watchdog<'_> {
         if self.agent.as_ref().is_none_or(|held| held.process.pid != pid) {
             return;
         }
+        if self.leaving && !self.stopping {
+            // It was asked to end, so this is not a crash.
+            self.stop();
+        }
         let was_up = self.process.is_up();
         if let Some(held) = self.agent.take() {
             let uptime_ms = u64::try_from(now.duration_since(held.since).as_millis()).unwrap_or(0);

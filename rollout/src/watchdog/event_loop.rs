@@ -117,11 +117,26 @@ impl Watchdog<'_> {
                     held.process.signal(rustix::process::Signal::HUP);
                 }
             }
-            WatchdogEvent::Signal(WatchdogSignal::Stop) => {
-                self.stopping = true;
-                self.setup.notifier.stopping("stopping: waiting for the agent to stop");
-                self.supervise(ProcessEvent::Stop);
+            WatchdogEvent::Signal(WatchdogSignal::Stop) => self.stop(),
+            WatchdogEvent::Signal(WatchdogSignal::StopWhenIdle) => self.stop_when_idle(),
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+        self.setup.notifier.stopping("stopping: waiting for the agent to stop");
+        self.supervise(ProcessEvent::Stop);
+    }
+
+    /// Ends with the agent, which ends with its current run: an upgrade of the package never interrupts a run.
+    fn stop_when_idle(&mut self) {
+        match self.agent.as_ref().filter(|_| self.process.is_up()) {
+            Some(held) => {
+                held.process.signal(rustix::process::Signal::USR1);
+                self.leaving = true;
+                tracing::info!("the watchdog stops when the agent is idle");
             }
+            None => self.stop(),
         }
     }
 

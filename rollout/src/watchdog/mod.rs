@@ -242,6 +242,8 @@ pub enum WatchdogSignal {
     Stop,
     /// SIGHUP.
     Reload,
+    /// SIGUSR1: the program was replaced, and the service manager starts the new one.
+    StopWhenIdle,
 }
 
 /// The event queue.
@@ -374,6 +376,8 @@ struct Watchdog<'a> {
     began: Instant,
     since: Timestamp,
     stopping: bool,
+    /// True when the watchdog ends with the agent, which ends with its run.
+    leaving: bool,
 }
 
 /// Supervises the agent until it is asked to stop.

@@ -152,6 +152,7 @@ impl<'a> Watchdog<'a> {
             began,
             since: Timestamp::now(),
             stopping: false,
+            leaving: false,
             setup,
         }
     }

@@ -60,6 +60,20 @@ impl Scene {
         scene
     }
 
+    /// A container without the agent, and a repository that it could follow.
+    #[must_use]
+    pub fn without_agent(node: Node) -> Self {
+        let server = Server::start();
+        let url = server.url(node.network().host());
+        Self { node, server, url }
+    }
+
+    /// The address of the repository, as the container sees it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Writes the configuration again.
     pub fn configure(&self, more: &str) {
         let own = format!(

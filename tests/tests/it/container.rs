@@ -339,3 +339,56 @@ fn a_container_always_stops_with_its_value() {
     assert!(ended.join().is_err());
     assert!(!mounted() && !wired() && !root.exists(), "{}", root.display());
 }
+
+/// `zagent test` on an image of this suite: a repository that converges, and one that does not.
+#[test]
+fn zagent_test_converges_a_repository_in_a_container() {
+    if !is_asked_for() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let file = dir.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    let unit = "/etc/systemd/system/idle.service:\n  file.managed:\n    - contents: |\n        [Service]\n        \
+                ExecStart=/bin/sleep infinity\n        [Install]\n        WantedBy=multi-user.target\nidle:\n  \
+                service.running:\n    - enable: true\n    - require: [{file: /etc/systemd/system/idle.service}]\n";
+    write("states/top.sls", "base: {'*': [good], 'odd': [bad]}\n");
+    write("states/good.sls", "/etc/motd:\n  file.managed:\n    - contents: hello\n");
+    write(
+        "states/bad.sls",
+        "always:\n  cmd.run:\n    - name: date >> /root/log\nbroken:\n  cmd.run:\n    - name: exit 3\n",
+    );
+    write("states/unit.sls", unit);
+    let before = std::fs::read("/etc/motd").ok();
+    let test = |flags: &[&str]| {
+        let mut command = std::process::Command::new(zagent_tests::container::program());
+        command.env("XDG_CACHE_HOME", dir.path().join("cache")).arg("test").arg(dir.path());
+        command
+            .args(["--out", "json", "--no-network", "--image"])
+            .arg(zagent_tests::container::Base::get().lower());
+        let ended = command.args(flags).output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let told: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text} {ended:?}"));
+        (ended.status.code(), told)
+    };
+    let (code, told) = test(&[]);
+    assert_eq!((code, &told["success"]), (Some(0), &Value::from(true)), "{told:#}");
+    assert_eq!(told["sls"]["good"]["changed"], 1, "{told:#}");
+    let (code, told) = test(&["--node", "odd"]);
+    assert_eq!(code, Some(1), "{told:#}");
+    assert_eq!(
+        (&told["sls"]["bad"]["failed"], &told["sls"]["bad"]["changed_again"]),
+        (&1.into(), &1.into()),
+        "{told:#}"
+    );
+    let (code, told) = test(&["--sls", "unit", "--boot"]);
+    assert_eq!((code, &told["sls"]["unit"]["changed"]), (Some(0), &2.into()), "{told:#}");
+    write("states/good.sls", "broken: [\n");
+    assert_eq!(test(&[]).0, Some(65));
+    assert_eq!(std::fs::read("/etc/motd").ok(), before, "the host is untouched");
+    let left = std::fs::read_dir(dir.path().join("cache/zagent")).unwrap().count();
+    assert_eq!(left, 0, "no container is left behind");
+}

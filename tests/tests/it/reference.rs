@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use zagent_compiler::schema::{FunctionDoc, StateParameter, keywords};
 use zagent_compiler::{CompileOptions, CompileTarget, Compiler};
 use zagent_config::Value;
+use zagent_states::functions::described_functions;
 use zagent_states::schema;
 use zagent_tests::memory::{Tree, inputs};
 
@@ -24,6 +25,7 @@ fn pages() -> Vec<(String, String)> {
     let mut pages = vec![
         ("reference/states.md".to_owned(), index()),
         ("reference/states/every-state.md".to_owned(), every_state()),
+        ("reference/functions.md".to_owned(), functions()),
     ];
     let modules = schema().described_modules();
     pages.extend(modules.map(|name| (format!("reference/states/{name}.md"), module(name))));
@@ -44,6 +46,31 @@ fn index() -> String {
     page.push_str(
         "- [Every state](states/every-state.md): requisites, conditions and the rest that all states take.\n",
     );
+    page
+}
+
+/// Every execution function, by module.
+fn functions() -> String {
+    let mut page = "# Execution functions\n\nWhat templates call as `salt['module.function'](…)` and the command line as \
+                    `zagent module.function …`. `zagent explain functions` lists them. An argument in brackets is optional. \
+                    Functions marked *changes* change the host: templates cannot call them.\n"
+        .to_owned();
+    let mut module = "";
+    for one in described_functions() {
+        if one.module() != module {
+            module = one.module();
+            let _ = write!(page, "\n## {module}\n\n| function | arguments | |\n|---|---|---|\n");
+        }
+        let mut about = one.summary.to_owned();
+        if one.changes_host {
+            about.push_str(" *changes*");
+        }
+        if let Some(program) = one.needs_program {
+            let _ = write!(about, " Needs `{program}`.");
+        }
+        let arguments: Vec<String> = one.arguments().iter().map(|word| format!("`{word}`")).collect();
+        let _ = writeln!(page, "| `{}` | {} | {about} |", one.name, arguments.join(" "));
+    }
     page
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::{
     ApiBackend, Metrics, RequestProgress, RequestResult, RunRefused, RunRefusedReason, RunRequest, Ticket,
 };
+use crate::pages::{NodeFacts, NodePage, PageDetail};
 use crate::status::{AgentStatus, samples};
 
 /// A daemon with fixed responses.
@@ -39,6 +40,12 @@ impl ApiBackend for FakeBackend {
 
     fn metrics(&self) -> Metrics {
         Metrics { status: self.status(), runs: [("ok".to_owned(), 3)].into() }
+    }
+
+    fn node_page(&self, detail: PageDetail) -> String {
+        let (status, facts) = (self.status(), NodeFacts::default());
+        let (now, zone) = (samples::now(), jiff::tz::TimeZone::UTC);
+        NodePage { status: &status, facts: &facts, now, zone, detail }.render()
     }
 
     fn is_alive(&self) -> bool {

@@ -81,8 +81,12 @@ impl Metrics {
                 states.sample(&[("result", word)], run.counts.get(word).copied().unwrap_or(0));
             }
         }
-        let help = "States that drifted and were corrected by a run without a new revision.";
+        let help = "States of the last run that the host drifted from: modified outside zagent.";
         out.single("zagent_drift_states", "gauge", help, status.drift);
+        let help = "States of the last run that ask for something that audit mode does not apply.";
+        out.single("zagent_pending_states", "gauge", help, status.pending);
+        let help = "1 while runs check and report, and change nothing.";
+        out.single("zagent_audit_mode", "gauge", help, u8::from(status.audit));
         let mut runs = out.family("zagent_runs_total", "counter", "Runs since the agent started, by result.");
         for (result, count) in &self.runs {
             runs.sample(&[("result", result)], count);

@@ -1,12 +1,13 @@
 //! Requests on the agent's socket in, agent status or a queued run request out.
 //!
 //! Law: all tokio code of the agent stays here, in its own thread. No client can block the agent: responses come
-//! from memory, and everything on the wire is limited in bytes, number and time (held by `each_act_has_its_owners`,
+//! from memory (the page of the node reads a limited part of the history), and everything on the wire is limited in bytes, number and time (held by `each_act_has_its_owners`,
 //! `a_header_and_a_body_have_a_size_limit`, `a_client_that_stops_sending_is_disconnected`).
 //!
 //! Two listeners: the unix socket serves everything, its file mode decides who can connect, and `socket_readers` who of
 //! them may only read. The TCP
-//! address, when configured, serves only `/healthz`, `/readyz` and `/metrics`.
+//! address, when configured, serves only `/healthz`, `/readyz`, `/metrics` and, as `listen_pages` says, the page of the
+//! node.
 
 #![expect(clippy::disallowed_methods, reason = "requests and clients have deadlines")]
 
@@ -14,6 +15,7 @@ pub mod client;
 pub mod metrics;
 pub mod routes;
 pub mod server;
+pub mod site;
 pub mod socket;
 
 #[cfg(any(test, feature = "testing"))]
@@ -29,9 +31,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::LastRun;
+use crate::pages::PageDetail;
 use crate::status::AgentStatus;
 
-/// Source of the responses: the daemon. Each call is served from memory; none waits for a run, a disk or a
+/// Source of the responses: the daemon. Each call but `node_page` is served from memory; none waits for a run or a
 /// remote.
 pub trait ApiBackend: Send + Sync + 'static {
     /// Agent status.
@@ -39,6 +42,9 @@ pub trait ApiBackend: Send + Sync + 'static {
 
     /// Status in numbers, and counters since the start.
     fn metrics(&self) -> Metrics;
+
+    /// The page of the node; reads the newest part of the history.
+    fn node_page(&self, detail: PageDetail) -> String;
 
     /// True while the daemon's event loop is running.
     fn is_alive(&self) -> bool;

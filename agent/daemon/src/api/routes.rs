@@ -3,12 +3,14 @@
 //! Law: requests that change something are logged with the user; a late response becomes 503 and delays no other
 //! request for longer than that (held by `a_blocked_daemon_gets_503_and_recovers`).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -18,6 +20,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::server::ApiLimits;
 use super::socket::SocketWriters;
 use super::{ApiBackend, ProcessMetrics, RequestProgress, RunRefused, RunRefusedReason, RunRequest, Ticket};
+use crate::pages::PageDetail;
+use zagent_config::settings::ListenPages;
 
 /// Content type that Prometheus expects.
 const METRICS_CONTENT_TYPE: HeaderValue =
@@ -96,13 +100,19 @@ impl ApiState {
 }
 
 /// Routes for everyone.
-pub(crate) fn public_router(state: ApiState) -> Router {
-    common_routes().layer(DefaultBodyLimit::max(state.limits.body_bytes)).with_state(state)
+pub(crate) fn public_router(state: ApiState, pages: ListenPages) -> Router {
+    let routes = match pages {
+        ListenPages::Off => common_routes(),
+        ListenPages::Summary => common_routes().route("/", get(summary_page)),
+        ListenPages::Full => common_routes().route("/", get(public_page)),
+    };
+    routes.layer(DefaultBodyLimit::max(state.limits.body_bytes)).with_state(state)
 }
 
 /// Routes for clients that can open the socket.
 pub(crate) fn socket_router(state: ApiState) -> Router {
     common_routes()
+        .route("/", get(full_page))
         .route("/v1/status", get(status))
         .route("/v1/runs/last", get(last_run))
         .route("/v1/trigger", post(trigger))
@@ -155,6 +165,55 @@ async fn metrics(State(state): State<ApiState>) -> Response {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
         Err(response) => response,
     }
+}
+
+/// The page, for clients of the socket.
+async fn full_page(State(state): State<ApiState>) -> Result<Response, Response> {
+    node_page(&state, PageDetail::Full).await
+}
+
+/// The page without details.
+async fn summary_page(State(state): State<ApiState>) -> Result<Response, Response> {
+    node_page(&state, PageDetail::Summary).await
+}
+
+/// The whole page on TCP, for readers who typed an address of this host. A page of another site that has its name point
+/// here would be allowed by the browser to read everything.
+async fn public_page(State(state): State<ApiState>, headers: HeaderMap) -> Result<Response, Response> {
+    if !is_direct_host(&headers) {
+        let words = "open this page by an IP address or as localhost, or through a proxy that does so";
+        return Err(error_response(StatusCode::MISDIRECTED_REQUEST, words));
+    }
+    node_page(&state, PageDetail::Full).await
+}
+
+async fn node_page(state: &ApiState, detail: PageDetail) -> Result<Response, Response> {
+    let page = state.query(move |backend| backend.node_page(detail)).await?;
+    Ok(page_response("text/html; charset=utf-8", &crate::pages::single_page_policy(), page))
+}
+
+/// A page or a file of a page, with the headers that keep a browser from doing anything else with it.
+pub(super) fn page_response(kind: &str, policy: &str, body: impl Into<Body>) -> Response {
+    let policy = format!("{policy}; frame-ancestors 'none'");
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_SECURITY_POLICY, policy.as_str()),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (headers.map(|(name, value)| (name, value.to_owned())), body.into()).into_response()
+}
+
+/// True when the client names the host by an address or as `localhost`.
+pub(super) fn is_direct_host(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || bare.parse::<IpAddr>().is_ok()
 }
 
 async fn status(State(state): State<ApiState>) -> Result<Response, Response> {

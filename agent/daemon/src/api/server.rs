@@ -29,6 +29,7 @@ use tokio::task::AbortHandle;
 use super::ApiBackend;
 use super::routes::{self, ApiState, SocketPeer};
 use super::socket::{SocketGuard, SocketWriters};
+use zagent_config::settings::ListenPages;
 
 /// Threads that call the backend; responses come from memory, so two are enough.
 const BACKEND_THREADS: usize = 2;
@@ -50,8 +51,10 @@ pub struct ApiConfig {
     pub group: Option<String>,
     /// Group that may only read from it.
     pub readers: Option<String>,
-    /// TCP address for health and metrics.
+    /// TCP address for health, metrics and the node page.
     pub listen: Option<SocketAddr>,
+    /// How much of the node page is served there.
+    pub pages: ListenPages,
     /// Limits for clients.
     pub limits: ApiLimits,
 }
@@ -196,6 +199,7 @@ pub fn serve(config: ApiConfig, backend: Arc<dyn ApiBackend>) -> Result<ApiServe
         unix,
         tcp,
         state: ApiState::new(backend, config.limits, BACKEND_THREADS, writers),
+        pages: config.pages,
         open_to_group: group.is_some(),
     };
     let thread = std::thread::Builder::new().name("api".into()).stack_size(2 * THREAD_STACK);
@@ -203,7 +207,7 @@ pub fn serve(config: ApiConfig, backend: Arc<dyn ApiBackend>) -> Result<ApiServe
     Ok(ApiServer { stop: Some(stop), thread: Some(thread), listen, _socket_guard: socket_guard })
 }
 
-fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ApiError> {
+pub(super) fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ApiError> {
     let bound = TcpListener::bind(address).and_then(|tcp| tcp.set_nonblocking(true).map(|()| tcp));
     bound.map_err(|source| ApiError::Listen { address, source })
 }
@@ -212,14 +216,15 @@ struct ApiListeners {
     unix: tokio::net::UnixListener,
     tcp: Option<tokio::net::TcpListener>,
     state: ApiState,
+    pages: ListenPages,
     open_to_group: bool,
 }
 
 fn run_server(runtime: Runtime, all: ApiListeners, stopped: oneshot::Receiver<()>) {
-    let ApiListeners { unix, tcp, state, open_to_group } = all;
+    let ApiListeners { unix, tcp, state, pages, open_to_group } = all;
     runtime.spawn(serve_unix(unix, state.clone(), open_to_group));
     if let Some(tcp) = tcp {
-        runtime.spawn(serve_tcp(tcp, state));
+        runtime.spawn(serve_tcp(tcp, routes::public_router(state.clone(), pages), state.limits));
     }
     // The sender sends nothing; dropping it is the signal.
     let _ = runtime.block_on(stopped);
@@ -247,8 +252,7 @@ async fn serve_unix(unix: tokio::net::UnixListener, state: ApiState, open_to_gro
     }
 }
 
-async fn serve_tcp(tcp: tokio::net::TcpListener, state: ApiState) {
-    let (router, limits) = (routes::public_router(state.clone()), state.limits);
+pub(super) async fn serve_tcp(tcp: tokio::net::TcpListener, router: Router, limits: ApiLimits) {
     let mut open = VecDeque::new();
     loop {
         let Some((stream, _)) = accept_or_wait(tcp.accept().await).await else { continue };

@@ -13,7 +13,10 @@ use super::DaemonEvent;
 use crate::api::{
     ApiBackend, Metrics, RequestProgress, RequestResult, RunRefused, RunRefusedReason, RunRequest, Ticket,
 };
+use crate::pages::{NodeFacts, NodePage, PageDetail};
 use crate::status::{AgentStatus, StatusInputs};
+use zagent_config::paths::Paths;
+use zagent_host::timezone::local_zone;
 
 /// Maximum number of waiting requests.
 const MAX_WAITING: usize = 16;
@@ -25,6 +28,8 @@ const MAX_RESULTS: usize = 64;
 pub(crate) struct DaemonState {
     inner: Mutex<DaemonStateInner>,
     events: Mutex<Sender<DaemonEvent>>,
+    paths: Paths,
+    keep: usize,
 }
 
 #[derive(Debug)]
@@ -39,7 +44,7 @@ struct DaemonStateInner {
 }
 
 impl DaemonState {
-    pub(crate) fn new(events: Sender<DaemonEvent>) -> Self {
+    pub(crate) fn new(events: Sender<DaemonEvent>, paths: Paths, keep: usize) -> Self {
         Self {
             inner: Mutex::new(DaemonStateInner {
                 pieces: StatusInputs::default(),
@@ -51,6 +56,8 @@ impl DaemonState {
                 stopping: false,
             }),
             events: Mutex::new(events),
+            paths,
+            keep,
         }
     }
 
@@ -105,6 +112,16 @@ impl ApiBackend for DaemonState {
 
     fn metrics(&self) -> Metrics {
         Metrics { status: self.status(), runs: self.lock_inner().runs.clone() }
+    }
+
+    fn node_page(&self, detail: PageDetail) -> String {
+        let status = self.status();
+        // A summary shows no run, so that none is read for it.
+        let facts = match detail {
+            PageDetail::Full => NodeFacts::read(&self.paths, self.keep),
+            PageDetail::Summary => NodeFacts::default(),
+        };
+        NodePage { status: &status, facts: &facts, now: status.at, zone: local_zone(), detail }.render()
     }
 
     fn is_alive(&self) -> bool {

@@ -20,7 +20,7 @@ use zagent_run::{RunMode, RunTrigger};
 impl Daemon<'_> {
     /// Starts the next job when none is running.
     pub(crate) fn start_next_job(&mut self, now: Timestamp) {
-        if self.running.is_some() || self.stopping {
+        if self.running.is_some() || self.stopping || self.leaving {
             return;
         }
         let Some(job) = self.queue.pop() else { return };

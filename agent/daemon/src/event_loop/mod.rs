@@ -84,6 +84,8 @@ pub enum DaemonEvent {
     Reload,
     /// SIGTERM or SIGINT.
     Stop,
+    /// SIGUSR1: the program was replaced, and the service manager starts the new one.
+    StopWhenIdle,
 }
 
 /// Inputs of the daemon.
@@ -125,6 +127,8 @@ struct Daemon<'a> {
     /// True while there are no states to run.
     no_source: bool,
     stopping: bool,
+    /// True when the daemon ends with the current run.
+    leaving: bool,
 }
 
 /// A running process.
@@ -150,13 +154,14 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), AgentError> {
     };
     let _signals =
         DaemonSignals::watch(events.clone()).map_err(|error| failed("cannot listen for signals", &error))?;
-    let state = Arc::new(DaemonState::new(events.clone()));
     let paths = settings.paths();
+    let state = Arc::new(DaemonState::new(events.clone(), paths.clone(), settings.run.keep));
     let config = api::ApiConfig {
         socket: paths.socket(),
         group: settings.socket_group.clone(),
         readers: settings.socket_readers.clone(),
         listen: settings.listen,
+        pages: settings.listen_pages,
         limits: api::ApiLimits::default(),
     };
     let _serving = api::serve(config, Arc::clone(&state) as Arc<dyn api::ApiBackend>)
@@ -188,6 +193,7 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), AgentError> {
         last_status: String::new(),
         no_source: false,
         stopping: false,
+        leaving: false,
         settings,
         setup,
     };
@@ -343,9 +349,15 @@ impl Daemon<'_> {
                 let job = Job::new(JobKind::Turn { trigger: RunTrigger::Git, fetch: true });
                 self.queue_automatic(job, now);
             }
-            DaemonEvent::JobEnded(status) => self.on_job_ended(status, now),
+            DaemonEvent::JobEnded(status) => {
+                self.on_job_ended(status, now);
+                if self.leaving {
+                    self.stop();
+                }
+            }
             DaemonEvent::Reload => self.reload(now),
             DaemonEvent::Stop => self.stop(),
+            DaemonEvent::StopWhenIdle => self.stop_when_idle(),
         }
     }
 
@@ -398,6 +410,16 @@ impl Daemon<'_> {
             running.child.stop();
             (running.terminated, running.until) = (true, Instant::now() + STOP_GRACE);
         }
+    }
+
+    /// Ends now, or with the current run: an upgrade of the package never interrupts a run.
+    fn stop_when_idle(&mut self) {
+        let is_run = |running: &RunningJob| running.job.kind != JobKind::Probe;
+        if !self.running.as_ref().is_some_and(is_run) {
+            return self.stop();
+        }
+        tracing::info!("the daemon stops after the current run");
+        self.leaving = true;
     }
 
     /// What the daemon is doing, as text.

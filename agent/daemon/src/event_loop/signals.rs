@@ -1,11 +1,11 @@
-//! SIGHUP, SIGTERM and SIGINT in, events for the loop out.
+//! SIGHUP, SIGTERM, SIGINT and SIGUSR1 in, events for the loop out.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::low_level;
 
 use super::DaemonEvent;
@@ -24,7 +24,8 @@ impl DaemonSignals {
     pub(crate) fn watch(events: Sender<DaemonEvent>) -> io::Result<Self> {
         let mut signals = Self { handlers: Vec::new() };
         signals.register(&[SIGHUP], events.clone(), || DaemonEvent::Reload)?;
-        signals.register(&[SIGTERM, SIGINT], events, || DaemonEvent::Stop)?;
+        signals.register(&[SIGTERM, SIGINT], events.clone(), || DaemonEvent::Stop)?;
+        signals.register(&[SIGUSR1], events, || DaemonEvent::StopWhenIdle)?;
         Ok(signals)
     }
 

@@ -18,7 +18,7 @@ use zagent_config::mask::secret_keys;
 use zagent_config::{Map, Value};
 
 use zagent_config::mask::MASKED_TEXT;
-use zagent_run::{RunMode, RunReport, StateOutcome};
+use zagent_run::{RunReport, StateOutcome};
 
 /// Size at which the file is rotated.
 const MAX_FILE_BYTES: u64 = 10 << 20;
@@ -71,7 +71,7 @@ pub fn write(path: &Path, report: &RunReport) -> Result<usize, AuditError> {
 }
 
 fn write_with_rotation(path: &Path, report: &RunReport, largest: u64) -> io::Result<usize> {
-    if report.mode == RunMode::Test {
+    if report.mode.changes_nothing() {
         return Ok(0);
     }
     let changed: Vec<&StateOutcome> = report
@@ -177,6 +177,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use zagent_run::RunMode;
     use zagent_run::samples::{bad, changed, report, state};
 
     fn file(path: &Path) -> Vec<JsonValue> {

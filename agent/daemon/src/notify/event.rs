@@ -8,7 +8,7 @@ use zagent_config::settings::WebhookOccasion;
 
 use zagent_config::mask::mask_message;
 use zagent_run::tally::Tally;
-use zagent_run::{RunMode, RunReport, StateStatus};
+use zagent_run::{ChangeCause, RunMode, RunReport, StateOutcome, StateStatus};
 
 /// Maximum number of failed states to name.
 const MAX_FAILED: usize = 20;
@@ -39,7 +39,7 @@ pub(crate) struct NotifyEvent {
 pub(crate) struct EventRun {
     /// Run ID in the history.
     pub id: String,
-    /// `apply`, `test` or `revert`.
+    /// `apply`, `test`, `revert` or `audit`.
     pub mode: &'static str,
     /// What triggered it.
     pub trigger: &'static str,
@@ -49,11 +49,15 @@ pub(crate) struct EventRun {
     pub duration_ms: u64,
     /// Number of states per result.
     pub counts: Tally,
+    /// Why something changed, or would: `drift`, `change` or `mixed`.
+    pub cause: Option<&'static str>,
     /// Failed states, limited.
     pub failed: Vec<FailedState>,
+    /// States that the host drifted from, limited.
+    pub drifted: Vec<FailedState>,
 }
 
-/// A state that failed.
+/// A state that failed or drifted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct FailedState {
     /// Its id.
@@ -66,14 +70,30 @@ pub(crate) struct FailedState {
     pub comment: String,
 }
 
+impl FailedState {
+    fn new(state: &StateOutcome) -> Self {
+        Self {
+            id: short_line(state.shown_id()),
+            sls: short_line(&state.sls),
+            function: format!("{}.{}", state.state, state.fun),
+            comment: short_line(&state.comment),
+        }
+    }
+}
+
 /// Occasions of a run. `failed_before` says that the previous run failed.
 #[must_use]
 pub(crate) fn run_occasions(report: &RunReport, failed_before: bool) -> Vec<WebhookOccasion> {
     let is_real = report.mode != RunMode::Test;
+    let changes = match report.mode {
+        RunMode::Audit => report.count_cause(ChangeCause::Change),
+        _ => report.count(StateStatus::Changed),
+    };
     let all = [
         (!report.is_success(), WebhookOccasion::Failure),
         (is_real && report.is_success() && failed_before, WebhookOccasion::Recovery),
-        (is_real && report.count(StateStatus::Changed) > 0, WebhookOccasion::Change),
+        (is_real && report.count_cause(ChangeCause::Drift) > 0, WebhookOccasion::Drift),
+        (is_real && changes > 0, WebhookOccasion::Change),
     ];
     all.into_iter().filter(|(holds, _)| *holds).map(|(_, occasion)| occasion).collect()
 }
@@ -84,13 +104,8 @@ impl NotifyEvent {
     pub(crate) fn from_run(report: &RunReport, occasions: &[WebhookOccasion], message: Option<&str>) -> Self {
         let end = report.start.checked_add(report.duration).unwrap_or(report.start);
         let mut event = Self::new(&report.node, &report.revision, occasions, message, end);
-        let failed = report.states.iter().filter(|s| s.status() == StateStatus::Failed).take(MAX_FAILED);
-        let failed = failed.map(|s| FailedState {
-            id: short_line(s.shown_id()),
-            sls: short_line(&s.sls),
-            function: format!("{}.{}", s.state, s.fun),
-            comment: short_line(&s.comment),
-        });
+        let failed = report.states.iter().filter(|s| s.status() == StateStatus::Failed);
+        let drifted = report.states.iter().filter(|s| s.cause == Some(ChangeCause::Drift));
         event.run = Some(EventRun {
             id: report.run.clone(),
             mode: report.mode.as_str(),
@@ -98,7 +113,9 @@ impl NotifyEvent {
             success: report.is_success(),
             duration_ms: millis(report.duration),
             counts: Tally::from_report(report),
-            failed: failed.collect(),
+            cause: report.cause(),
+            failed: failed.take(MAX_FAILED).map(FailedState::new).collect(),
+            drifted: drifted.take(MAX_FAILED).map(FailedState::new).collect(),
         });
         event
     }
@@ -115,6 +132,7 @@ impl NotifyEvent {
         let weight = [
             WebhookOccasion::Rollback,
             WebhookOccasion::Failure,
+            WebhookOccasion::Drift,
             WebhookOccasion::Expiry,
             WebhookOccasion::Recovery,
             WebhookOccasion::Change,
@@ -168,6 +186,29 @@ mod tests {
             (RunMode::Test, vec![worse()], false, vec![Failure]),
         ] {
             assert_eq!(run_occasions(&report(mode, states), before), want);
+        }
+    }
+
+    #[test]
+    fn drift_and_change_are_occasions_of_their_own() {
+        let one = |cause| {
+            let mut state = changed(state("file.managed", "/etc/motd", "/etc/motd"), "", r#"{"x": 1}"#);
+            state.result = None;
+            state.cause = Some(cause);
+            state
+        };
+        use WebhookOccasion::{Change, Drift};
+        use zagent_run::ChangeCause as Cause;
+        for (states, want, cause) in [
+            (vec![one(Cause::Drift)], vec![Drift], "drift"),
+            (vec![one(Cause::Change)], vec![Change], "change"),
+            (vec![one(Cause::Drift), one(Cause::Change)], vec![Drift, Change], "mixed"),
+        ] {
+            let run = report(RunMode::Audit, states);
+            assert_eq!(run_occasions(&run, false), want);
+            let event = NotifyEvent::from_run(&run, &want, None).run.unwrap();
+            assert_eq!((event.cause, event.mode), (Some(cause), "audit"));
+            assert_eq!(event.drifted.len(), run.count_cause(Cause::Drift));
         }
     }
 

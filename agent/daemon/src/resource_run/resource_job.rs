@@ -89,6 +89,7 @@ impl NodeContext {
         let mut settings = self.settings.clone();
         settings.root = self.store.paths(name).root().to_owned();
         let job = CompileJob {
+            traced_states: Arc::clone(&traced.states),
             compiler: Compiler::new(traced),
             inputs,
             trace,

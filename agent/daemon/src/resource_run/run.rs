@@ -21,7 +21,7 @@ use super::resource_job::NodeContext;
 use super::selection::{ResourceSet, Selection};
 use crate::compile_job::{CompileJob, PlanWithPillar};
 use crate::error::AgentError;
-use crate::plan_run::{FullTemplateHost, PlanRun, RunPlace, warn_if_paused};
+use crate::plan_run::{FullTemplateHost, PlanRun, RunPlace, refuse_in_audit_mode, warn_if_paused};
 use crate::run_output::RunOutput;
 use crate::space;
 
@@ -123,6 +123,7 @@ pub fn run_manually(
     output: &mut dyn RunOutput,
 ) -> Result<RunReport, AgentError> {
     let ManualRun { job, set, selection, request, order } = *run;
+    refuse_in_audit_mode(job, order)?;
     if !order.test {
         warn_if_paused(job, output);
     }
@@ -162,7 +163,7 @@ pub fn run_on_targets(run: TargetRun<'_>, output: &mut dyn RunOutput) -> Result<
     let (report, warnings) = ended.unwrap_or_else(|| Err(AgentError::failed("the run was not started")))?;
     warnings.iter().for_each(|warning| output.compile_warning(warning));
     output.report(&report);
-    if report.mode != RunMode::Test {
+    if !order.test || order.audit {
         let plan_run = PlanRun { job, planned: &node_plan, order, trigger: run.trigger, cancel: run.cancel };
         plan_run.record_history(&report, output);
         if space::has_written(&report) {
@@ -189,7 +190,7 @@ impl TargetRun<'_> {
             cancel: self.cancel,
         };
         let mut report = match self.selection.node {
-            true => plan_run.converge(progress, &place)?,
+            true => self.converge_node(&plan_run, progress, &place)?,
             false => RunReport {
                 run: place.run.clone(),
                 node: self.job.node.clone(),
@@ -223,12 +224,34 @@ impl TargetRun<'_> {
             });
             outcomes.push(ResourceOutcome { name, states, start });
         }
+        if self.order.audit {
+            report.mode = RunMode::Audit;
+        }
         let told = report.states.len();
         report.states = fold(std::mem::take(&mut report.states), outcomes, &context.mask);
         report.states[told..].iter().for_each(|outcome| progress.finished(outcome));
         report.canceled |= self.cancel.is_cancelled();
         report.duration = clock.elapsed();
         Ok((report, warnings))
+    }
+
+    /// Runs the node's own states; an automatic run tells drift from intended change.
+    fn converge_node(
+        &self,
+        plan_run: &PlanRun<'_>,
+        progress: &dyn RunProgress,
+        place: &RunPlace<'_>,
+    ) -> Result<RunReport, AgentError> {
+        let mut report = plan_run.converge(progress, place)?;
+        let is_whole = matches!(self.request, PlanRequest::Tree) && self.job.want == CompileTarget::Highstate;
+        let is_automatic = self.trigger != RunTrigger::Manual && (!self.order.test || self.order.audit);
+        if is_whole
+            && is_automatic
+            && let Err(words) = plan_run.find_causes(&mut report)
+        {
+            tracing::warn!("{words}");
+        }
+        Ok(report)
     }
 }
 

@@ -62,6 +62,7 @@ pub fn read_offline(
     let mut inputs = StatusInputs {
         node: settings.id.to_string(),
         now,
+        audit: settings.run.mode == settings::ApplyMode::Audit,
         memory: gaps
             .or_default(json_file::read(&paths.memory()), JsonFileError::is_permission)
             .unwrap_or_default(),

@@ -4,6 +4,7 @@
 //! holds no secrets (held by `pure_modules_do_not_touch_the_machine`).
 
 pub mod files;
+pub mod lines;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod samples;
@@ -49,8 +50,14 @@ pub struct AgentStatus {
     pub last_success: Option<Timestamp>,
     /// Number of consecutive failed runs.
     pub failures: u32,
-    /// Drifted states that the last run without a new revision corrected.
+    /// States that the last run found changed on the host although they still ask for the same.
     pub drift: usize,
+    /// True when runs check and report, and change nothing.
+    #[serde(default)]
+    pub audit: bool,
+    /// In audit mode: states that ask for something that is not applied.
+    #[serde(default)]
+    pub pending: usize,
     /// Upcoming events.
     pub next: UpcomingEvents,
     /// Active pause.
@@ -259,6 +266,8 @@ pub struct StatusInputs {
     pub now: Timestamp,
     /// Saved state of remotes and runs.
     pub memory: AgentMemory,
+    /// True when runs check and report, and change nothing.
+    pub audit: bool,
     /// The daemon, when one runs.
     pub daemon: Option<DaemonStatus>,
     /// Current generation.
@@ -325,6 +334,8 @@ impl AgentStatus {
             last_success: memory.last_success,
             failures: memory.failures,
             drift: memory.drift,
+            audit: inputs.audit,
+            pending: memory.pending,
             next: inputs.next,
             paused: inputs.paused.filter(|p| p.until.is_none_or(|until| until > now)),
             pinned: inputs.pinned,
@@ -387,6 +398,9 @@ impl AgentStatus {
         }
         if !self.remotes.is_empty() && self.remotes.iter().all(|r| r.failing_since.is_some()) {
             wrong.push("no remote answers with its branch".into());
+        }
+        if self.audit && self.drift > 0 {
+            wrong.push("the host drifted from its states, and audit mode corrects nothing".into());
         }
         wrong.extend(self.watchdog.iter().cloned());
         let sick = self.health.iter().filter(|v| v.required && !v.healthy);

@@ -44,6 +44,11 @@ pub struct AttemptResult {
     pub(crate) rejection: Option<String>,
 }
 
+/// True when a run ended before its first state: another run is active, or its plan file does not fit.
+fn never_started(error: &AgentError) -> bool {
+    matches!(error.exit(), ExitStatus::Locked | ExitStatus::Refused)
+}
+
 /// Event by which a state requests a reboot.
 const REBOOT_EVENT: &str = "zagent/reboot";
 
@@ -60,12 +65,15 @@ impl Turn<'_> {
             let ran = runner.run(&source, self.trigger)?;
             return Ok(TurnOutcome { report: Some(ran), ..TurnOutcome::default() });
         }
+        if runner.order.audit {
+            return self.audit(&source, memory, runner);
+        }
         // While a rollout judges the generation on trial, this is an ordinary run of it.
         let judged = RolloutState::read(&self.settings.paths())
             .is_ok_and(|rollout_state| rollout_state.is_judging(sync::plain_revision(&source.revision)));
         if judged {
             let ran = runner.run(&source, self.trigger)?;
-            let told = self.note_run(&ran, false, None, memory, runner);
+            let told = self.note_run(&ran, None, memory, runner);
             self.note_reboot_request(&ran, runner);
             return Ok(self.finish_run(ran, told, memory, runner));
         }
@@ -79,6 +87,21 @@ impl Turn<'_> {
         save_memory(memory, &self.settings.paths(), runner);
         self.reboot_if_needed(runner);
         Ok(TurnOutcome { report: tried.report, ..TurnOutcome::default() })
+    }
+
+    /// Only looks, and reports like a real run. A generation on trial stays on trial until it is applied.
+    fn audit(
+        &self,
+        source: &StatesSource,
+        memory: &mut AgentMemory,
+        runner: &mut TurnRunner<'_>,
+    ) -> Result<TurnOutcome, AgentError> {
+        let ran = runner.run(source, self.trigger)?;
+        let told = self.note_run(&ran, None, memory, runner);
+        self.check_health(memory);
+        save_memory(memory, &self.settings.paths(), runner);
+        told.join().iter().for_each(|error| runner.warn(&error_chain(error)));
+        Ok(TurnOutcome { report: Some(ran), ..TurnOutcome::default() })
     }
 
     /// Runs, and returns the reason against a generation on trial.
@@ -96,14 +119,14 @@ impl Turn<'_> {
         let ran = match runner.run(source, self.trigger) {
             Ok(ran) => ran,
             Err(trouble) => {
-                if let Some(trial) = trial.filter(|_| trouble.exit() == ExitStatus::Locked) {
+                if let Some(trial) = trial.filter(|_| never_started(&trouble)) {
                     // It never started: that does not count as an attempt.
                     self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, runner);
                 }
                 return Err(trouble);
             }
         };
-        let told = self.note_run(&ran, trial.is_some(), None, memory, runner);
+        let told = self.note_run(&ran, None, memory, runner);
         self.note_reboot_request(&ran, runner);
         let before = trial.as_ref().and_then(|trial| trial.before.as_deref());
         let lost = self.find_regressions(before.unwrap_or_default(), &ran, memory);
@@ -148,13 +171,12 @@ impl Turn<'_> {
     fn note_run(
         &self,
         ran: &RunReport,
-        news: bool,
         rolled_back: Option<&str>,
         memory: &mut AgentMemory,
         runner: &mut TurnRunner<'_>,
     ) -> webhook::PendingWebhooks {
         let failed_before = memory.failures > 0;
-        memory.note_run(ran, news, self.partial);
+        memory.note_run(ran, self.partial);
         let path = self.settings.audit.clone().unwrap_or_else(|| self.settings.paths().audit());
         if let Err(error) = audit::write(&path, ran) {
             runner.warn(&error_chain(&error));
@@ -266,7 +288,7 @@ impl Turn<'_> {
         let source = StatesSource::from_generation(back).map_err(|error| AgentError::from_cache(&error))?;
         let ran = runner.run(&source, RunTrigger::Rollout)?;
         let words = format!("rolled back from {bad}: {why}");
-        let told = self.note_run(&ran, true, Some(&words), memory, runner);
+        let told = self.note_run(&ran, Some(&words), memory, runner);
         for verdict in self.check_health(memory).iter().filter(|verdict| !verdict.ok) {
             runner
                 .warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));

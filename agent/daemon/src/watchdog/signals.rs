@@ -1,10 +1,10 @@
-//! SIGTERM, SIGINT and SIGHUP in, events for the watchdog out.
+//! SIGTERM, SIGINT, SIGHUP and SIGUSR1 in, events for the watchdog out.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::low_level::{pipe, unregister};
 use zagent_rollout::watchdog::WatchdogSignal;
 
@@ -21,9 +21,11 @@ pub(crate) fn watch_signals(
     ring: impl Fn(WatchdogSignal) -> bool + Send + Clone + 'static,
 ) -> io::Result<WatchdogSignals> {
     let mut signals = WatchdogSignals { handlers: Vec::new() };
-    for (numbers, signal) in
-        [(&[SIGTERM, SIGINT][..], WatchdogSignal::Stop), (&[SIGHUP], WatchdogSignal::Reload)]
-    {
+    for (numbers, signal) in [
+        (&[SIGTERM, SIGINT][..], WatchdogSignal::Stop),
+        (&[SIGHUP], WatchdogSignal::Reload),
+        (&[SIGUSR1], WatchdogSignal::StopWhenIdle),
+    ] {
         let (told, mut bell) = UnixStream::pair()?;
         for number in numbers {
             signals.handlers.push(pipe::register(*number, told.try_clone()?)?);

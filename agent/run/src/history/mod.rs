@@ -21,7 +21,7 @@ pub mod record;
 pub mod tests;
 
 pub use error::HistoryError;
-pub(crate) use record::RunRecord;
+pub use record::RunRecord;
 pub use record::RunSummary;
 use record::StoredRun;
 

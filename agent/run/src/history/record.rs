@@ -14,7 +14,9 @@ use zagent_config::{Map, Value};
 use crate::lock::KilledRun;
 use crate::outcome::{FileLines, OutcomeDraft};
 use crate::tally::Tally;
-use crate::{IRREVERSIBLE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus};
+use crate::{
+    ChangeCause, IRREVERSIBLE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus,
+};
 use zagent_config::SecretMask;
 
 /// Schema version; other versions are not read.
@@ -52,6 +54,9 @@ pub struct RunSummary {
     pub schedule: String,
     /// What triggered it.
     pub trigger: String,
+    /// Why it changed something: `drift`, `change` or `mixed`; none when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     /// True when nothing failed and it was not stopped.
     pub success: bool,
     /// True when it was stopped early.
@@ -93,6 +98,7 @@ impl RunSummary {
             reverts: None,
             schedule: started.schedule.clone(),
             trigger: started.trigger.clone(),
+            cause: None,
             success: false,
             canceled: true,
             killed: true,
@@ -182,6 +188,8 @@ struct StateRecord {
     duration: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resource: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
 }
 
 fn empty_map() -> Value {
@@ -225,6 +233,7 @@ impl RunRecord {
             reverts: report.reverts.clone(),
             schedule: report.schedule.name().into(),
             trigger: report.trigger.as_str().into(),
+            cause: report.cause().map(str::to_owned),
             success: report.is_success(),
             canceled: report.canceled,
             killed: false,
@@ -266,7 +275,7 @@ impl RunRecord {
         if head.schema != SCHEMA {
             return None;
         }
-        let modes = [RunMode::Apply, RunMode::Test, RunMode::Revert];
+        let modes = [RunMode::Apply, RunMode::Test, RunMode::Revert, RunMode::Audit];
         let triggers =
             [RunTrigger::Timer, RunTrigger::Git, RunTrigger::Manual, RunTrigger::Drift, RunTrigger::Rollout];
         let report = RunReport {
@@ -312,6 +321,7 @@ impl StateRecord {
             start: s.start.as_microsecond(),
             duration: micros(s.duration),
             resource: s.resource.clone(),
+            cause: s.cause.map(|cause| cause.as_str().to_owned()),
         }
     }
 
@@ -351,6 +361,7 @@ impl StateRecord {
         // It was masked before it was stored.
         let mut outcome = draft.into_outcome(&SecretMask::default(), FileLines::Shown);
         outcome.resource = self.resource;
+        outcome.cause = self.cause.as_deref().and_then(ChangeCause::find);
         Some(outcome)
     }
 }

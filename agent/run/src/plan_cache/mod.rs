@@ -68,18 +68,40 @@ pub struct CachedPlan {
 #[must_use]
 pub fn load(dir: &Path, key: &PlanKey, inputs: &CompileInputs) -> Option<CachedPlan> {
     let bytes = std::fs::read(key.plan_path(dir)).ok()?;
-    let rest = bytes.strip_prefix(MAGIC)?;
-    let (sum, body) = rest.split_at_checked(blake3::OUT_LEN)?;
-    if *blake3::hash(body).as_bytes() != *sum {
-        return None;
-    }
-    let mut reader = ValueReader::new(body);
+    let mut reader = ValueReader::new(checked_body(&bytes)?);
     if reader.read_bytes(blake3::OUT_LEN)? != key.0.as_bytes() || !trace::still_valid(&mut reader, inputs)? {
         return None;
     }
     let pillar = reader.read_value()?;
     let plan = Plan::from_bytes(&mut reader)?;
     reader.is_empty().then_some(CachedPlan { plan, pillar })
+}
+
+/// The newest cached plan of at most this many bytes, whether or not its inputs have changed since: to be looked at.
+#[must_use]
+pub fn newest(dir: &Path, max_bytes: u64) -> Option<Plan> {
+    let entries = std::fs::read_dir(dir).ok()?.filter_map(Result::ok);
+    let plans = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "plan"));
+    let dated = plans.filter_map(|entry| {
+        let meta = entry.metadata().ok()?;
+        Some((meta.modified().ok()?, meta.len(), entry.path()))
+    });
+    let (_, size, path) = dated.max()?;
+    if size > max_bytes {
+        return None;
+    }
+    let bytes = std::fs::read(path).ok()?;
+    let mut reader = ValueReader::new(checked_body(&bytes)?);
+    reader.read_bytes(blake3::OUT_LEN)?;
+    trace::skip(&mut reader)?;
+    reader.read_value()?;
+    Plan::from_bytes(&mut reader)
+}
+
+/// What follows the checksum of a cached plan; none when it is damaged.
+fn checked_body(bytes: &[u8]) -> Option<&[u8]> {
+    let (sum, body) = bytes.strip_prefix(MAGIC)?.split_at_checked(blake3::OUT_LEN)?;
+    (*blake3::hash(body).as_bytes() == *sum).then_some(body)
 }
 
 /// Saves a plan for the next time; does nothing when its inputs cannot be checked again.

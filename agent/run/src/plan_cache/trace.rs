@@ -1,6 +1,6 @@
 //! Inputs of a compile, recorded while it reads them and checked again later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,8 @@ use zagent_config::value::binary::{ValueReader, write_text, write_varint};
 /// A file that changed less than this before it was read may change again with the same stamp.
 const FRESH_NANOS: u64 = 50_000_000;
 
-type Digest = [u8; blake3::OUT_LEN];
+/// Digest of an input.
+pub type Digest = [u8; blake3::OUT_LEN];
 
 /// Inputs of a compile.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub struct CompileTrace(Mutex<TraceEntries>);
 #[derive(Debug, Default)]
 struct TraceEntries {
     files: BTreeMap<(TreeSide, String, String), FileStamp>,
+    /// Files without a stamp.
+    unstamped: BTreeSet<(TreeSide, String, String)>,
     lists: BTreeMap<(TreeSide, String), Digest>,
     grains: BTreeMap<String, Digest>,
     all_grains: Option<Digest>,
@@ -30,10 +33,48 @@ struct TraceEntries {
     uncacheable: bool,
 }
 
+/// Which of the two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum TreeSide {
+pub enum TreeSide {
+    /// The states.
     States,
+    /// The pillar.
     Pillar,
+}
+
+impl TreeSide {
+    /// The tree.
+    #[must_use]
+    pub fn tree(self, inputs: &CompileInputs) -> &dyn FileTree {
+        match self {
+            Self::States => &*inputs.states,
+            Self::Pillar => &*inputs.pillar,
+        }
+    }
+
+    /// Its word for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::States => "states",
+            Self::Pillar => "pillar",
+        }
+    }
+}
+
+/// One input that a compile read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TracedInput {
+    /// A file, by environment and path.
+    File(TreeSide, String, String),
+    /// The file list of an environment.
+    List(TreeSide, String),
+    /// A grain.
+    Grain(String),
+    /// All grains at once.
+    AllGrains,
+    /// The answer of a function, as a digest.
+    Call(String, Digest),
 }
 
 impl CompileTrace {
@@ -56,6 +97,23 @@ impl CompileTrace {
 
     fn entries(&self) -> MutexGuard<'_, TraceEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything that was read so far.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<TracedInput> {
+        let entries = self.entries();
+        let lists = entries.lists.keys().map(|(side, env)| TracedInput::List(*side, env.clone()));
+        let files = entries
+            .files
+            .keys()
+            .chain(&entries.unstamped)
+            .map(|(side, env, path)| TracedInput::File(*side, env.clone(), path.clone()));
+        let grains = entries.grains.keys().map(|name| TracedInput::Grain(name.clone()));
+        let all = entries.all_grains.iter().map(|_| TracedInput::AllGrains);
+        let calls =
+            entries.calls.iter().map(|(call, digest)| TracedInput::Call(call.function.clone(), *digest));
+        lists.chain(files).chain(grains).chain(all).chain(calls).collect()
     }
 
     /// Serialises it; false when it must not be cached.
@@ -102,10 +160,20 @@ impl CompileTrace {
 
 /// Reads a trace and checks every input again; `None` when it cannot be read.
 pub fn still_valid(reader: &mut ValueReader<'_>, inputs: &CompileInputs) -> Option<bool> {
+    read_trace(reader, Some(inputs))
+}
+
+/// Skips a trace that nobody has to compare.
+pub(super) fn skip(reader: &mut ValueReader<'_>) -> Option<()> {
+    read_trace(reader, None).map(drop)
+}
+
+/// Reads a trace; true when all of it would be told again, or there is nothing to compare it with.
+fn read_trace(reader: &mut ValueReader<'_>, inputs: Option<&CompileInputs>) -> Option<bool> {
     let mut same = true;
     let side = |reader: &mut ValueReader<'_>| match reader.read_byte()? {
-        0 => Some(&inputs.states),
-        1 => Some(&inputs.pillar),
+        0 => Some(inputs.map(|inputs| &inputs.states)),
+        1 => Some(inputs.map(|inputs| &inputs.pillar)),
         _ => None,
     };
     for _ in 0..reader.read_count()? {
@@ -114,30 +182,31 @@ pub fn still_valid(reader: &mut ValueReader<'_>, inputs: &CompileInputs) -> Opti
         for n in &mut of {
             *n = u64::from_le_bytes(reader.read_bytes(8)?.try_into().ok()?);
         }
-        same = same && files.stamp(env, path) == Some(FileStamp { of });
+        same = same && files.is_none_or(|files| files.stamp(env, path) == Some(FileStamp { of }));
     }
     for _ in 0..reader.read_count()? {
         let (files, env, digest) = (side(reader)?, reader.read_text()?, reader.read_bytes(blake3::OUT_LEN)?);
-        same = same && list_digest(&files.list(env)) == digest;
+        same = same && files.is_none_or(|files| list_digest(&files.list(env)) == digest);
     }
+    let host = inputs.map(|inputs| &inputs.host);
     for _ in 0..reader.read_count()? {
         let (name, digest) = (reader.read_text()?, reader.read_bytes(blake3::OUT_LEN)?);
-        same = same && value_digest(inputs.host.grain(name).as_ref()) == digest;
+        same = same && host.is_none_or(|host| value_digest(host.grain(name).as_ref()) == digest);
     }
     if reader.read_byte()? == 1 {
         let digest = reader.read_bytes(blake3::OUT_LEN)?;
-        same = same && value_digest(Some(&inputs.host.grains())) == digest;
+        same = same && host.is_none_or(|host| value_digest(Some(&host.grains())) == digest);
     }
     if reader.read_byte()? == 1 {
         let digest = reader.read_bytes(blake3::OUT_LEN)?;
-        same = same && names_digest(&inputs.host.functions()) == digest;
+        same = same && host.is_none_or(|host| names_digest(&host.functions()) == digest);
     }
     for _ in 0..reader.read_count()? {
         let function = reader.read_text()?.to_owned();
         let Value::List(args) = reader.read_value()? else { return None };
         let call = FunctionCall { function, args: args.to_vec(), kwargs: reader.read_map()? };
         let digest = reader.read_bytes(blake3::OUT_LEN)?;
-        same = same && call_digest(&inputs.host.call(&call)) == digest;
+        same = same && host.is_none_or(|host| call_digest(&host.call(&call)) == digest);
     }
     Some(same)
 }
@@ -192,7 +261,10 @@ impl TracedFiles {
             Some(stamp) => {
                 entries.files.insert(key, stamp);
             }
-            None => entries.uncacheable = true,
+            None => {
+                entries.unstamped.insert(key);
+                entries.uncacheable = true;
+            }
         }
     }
 }

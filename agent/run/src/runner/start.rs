@@ -159,7 +159,7 @@ impl<'p> Runner<'_, 'p> {
         }
         let how = match self.settings.mode {
             _ if chunk.prereq.check => ConvergeMode::CheckOnly,
-            RunMode::Test => ConvergeMode::Simulate,
+            RunMode::Test | RunMode::Audit => ConvergeMode::Simulate,
             RunMode::Apply | RunMode::Revert => ConvergeMode::Apply,
         };
         let is_denied = !self.run_ctx.conditions.allow(chunk, &chunk.fun);

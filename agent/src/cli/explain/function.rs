@@ -6,7 +6,7 @@ use serde_json::{Value, json as object};
 use zagent_compiler::schema::{self, FunctionDoc, StateFunction, StateParameter};
 use zagent_config::suggest;
 
-use super::Explanation;
+use super::{Explanation, exec_function};
 use crate::output::Paint;
 use zagent_daemon::error::AgentError;
 
@@ -19,11 +19,19 @@ pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanatio
         find_function(function)?;
         return Some(explain_parameter(function, name, paint));
     }
-    if what.contains('.') {
-        return find_function(what).map(|found| Ok(explain_function(what, found, paint)));
+    if what == exec_function::ALL {
+        return Some(Ok(exec_function::list_all(paint)));
     }
-    if let Some(found) = zagent_states::schema().module(what) {
-        return Some(Ok(explain_module(found, paint)));
+    let state = match find_function(what) {
+        Some(found) => Some(explain_function(what, found, paint)),
+        None => zagent_states::schema().module(what).map(|found| explain_module(found, paint)),
+    };
+    if let Some(mut explanation) = state {
+        exec_function::add_to(&mut explanation, what, paint);
+        return Some(Ok(explanation));
+    }
+    if let Some(explanation) = exec_function::explain(what, paint) {
+        return Some(Ok(explanation));
     }
     let keyword = schema::keyword(what)?;
     let text = format!("{}, common to all states\n{}", paint.bold(what), parameter_text(keyword, paint));
@@ -201,7 +209,7 @@ fn parameter_json(parameter: &StateParameter) -> Value {
 }
 
 /// Wraps a line at spaces for the terminal; continuation lines are indented.
-fn wrap_line(line: &str, indent: usize) -> String {
+pub(super) fn wrap_line(line: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut width = indent;
     for (i, word) in line.split(' ').enumerate() {

@@ -1,5 +1,6 @@
 //! `zagent explain ZA0107 | file.managed | file.managed:source | ID | pillar:KEY`.
 
+mod exec_function;
 mod function;
 
 use std::fmt::Write;
@@ -10,7 +11,7 @@ use zagent_config::codes::{self, Code};
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Value, suggest};
 
-use super::tree_args::TreeArgs;
+use super::checkout::LookArgs;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
 use zagent_daemon::compile_job::CompileJob;
@@ -19,7 +20,8 @@ use zagent_daemon::error::{AgentError, ExitStatus};
 /// Explain a diagnostic code, a state function, a state or a pillar key
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArgs {
-    /// `ZA0107`, `file`, `file.managed`, `require`, a state ID, or `pillar:KEY`; without it, list all codes
+    /// `ZA0107`, `file`, `file.managed`, `cmd.run`, `functions`, `require`, a state ID, or `pillar:KEY`; without it,
+    /// list all codes
     #[arg(value_name = "WHAT")]
     what: Option<String>,
 
@@ -28,7 +30,7 @@ pub(super) struct ExplainArgs {
     parameter: Option<String>,
 
     #[command(flatten)]
-    tree: TreeArgs,
+    tree: LookArgs,
 
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
@@ -77,12 +79,17 @@ impl ExplainArgs {
             return Err(AgentError::usage_hint(format!("unknown code `{what}`"), hint));
         }
         if let Some(key) = what.strip_prefix("pillar:") {
-            return explain_pillar(&self.tree.job()?, key);
+            return explain_pillar(&self.tree.job(ui)?, key);
         }
         // A state in the tree takes precedence over a function of the same name: with a tree given, the
-        // question is about it.
-        if self.tree.states.is_some() {
-            let job = self.tree.job()?;
+        // question is about it. In a checkout, a function is explained even when the tree does not compile.
+        let is_given = self.tree.tree.states.is_some() || self.tree.node.node.is_some();
+        if !is_given && let Some(Ok(explanation)) = function::explain_name(what, ui.paint) {
+            return Ok(explanation);
+        }
+        let tree = self.tree.located(ui)?;
+        if tree.states.is_some() {
+            let job = tree.job()?;
             let plan = job.compile(ui)?.plan;
             if let Some(explanation) = explain_states(&job, &plan, what, ui.paint) {
                 return Ok(explanation);

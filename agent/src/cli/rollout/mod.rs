@@ -10,7 +10,7 @@ mod drive;
 mod events;
 mod plan_view;
 mod progress;
-mod record_text;
+pub(super) mod record_text;
 mod resolve;
 mod rollout_view;
 mod sign;
@@ -26,7 +26,9 @@ use zagent_rollout::record::{RolloutMode, RolloutRecord, RolloutStatus};
 use zagent_rollout::records::{Records, VersionedValue};
 use zagent_rollout::waves;
 
-pub(super) use self::board_args::{BoardArgs, open_board_reports, open_reports, to_agent_error};
+pub(super) use self::board_args::{
+    BoardArgs, open_board_reports, open_records_for_review, open_reports, to_agent_error,
+};
 pub(super) use self::record_text::short_version;
 pub(super) use self::rollout_view::{node_state_text, node_state_word};
 use crate::output::{OutputFormat, Ui};

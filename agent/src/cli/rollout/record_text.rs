@@ -22,14 +22,14 @@ pub(in crate::cli) fn short_version(component: Component, text: &str) -> String 
 }
 
 /// `agent to 1.4.0 from 1.3.2`.
-pub(super) fn order_text(record: &RolloutRecord) -> String {
+pub(in crate::cli) fn order_text(record: &RolloutRecord) -> String {
     let short = |text: &str| short_version(record.component, text);
     let from = record.from.as_ref().map(|from| format!(" from {}", short(from))).unwrap_or_default();
     format!("{} to {}{from}", record.component.name(), short(&record.to))
 }
 
 /// Its word in a record.
-pub(super) const fn status_word(status: NodeStatus) -> &'static str {
+pub(in crate::cli) const fn status_word(status: NodeStatus) -> &'static str {
     match status {
         NodeStatus::Waiting => "waiting",
         NodeStatus::Prepared => "prepared",
@@ -52,7 +52,7 @@ pub(super) const fn status_tone(status: NodeStatus) -> Tone {
 }
 
 /// How a rollout status looks.
-pub(super) const fn state_tone(state: RolloutStatus) -> Tone {
+pub(in crate::cli) const fn state_tone(state: RolloutStatus) -> Tone {
     match state {
         RolloutStatus::Created | RolloutStatus::Rolling => Tone::Plain,
         RolloutStatus::Completed => Tone::Good,
@@ -62,7 +62,7 @@ pub(super) const fn state_tone(state: RolloutStatus) -> Tone {
 }
 
 /// Its word in a record.
-pub(super) const fn phase_word(phase: BatchPhase) -> &'static str {
+pub(in crate::cli) const fn phase_word(phase: BatchPhase) -> &'static str {
     match phase {
         BatchPhase::Prepare => "prepare",
         BatchPhase::Apply => "apply",
@@ -92,7 +92,7 @@ pub(super) fn status_counts(record: &RolloutRecord) -> BTreeMap<&'static str, us
 }
 
 /// `12 nodes: 3 confirmed, 9 waiting`.
-pub(super) fn counts_text(record: &RolloutRecord) -> String {
+pub(in crate::cli) fn counts_text(record: &RolloutRecord) -> String {
     let counts = status_counts(record);
     let order = ["confirmed", "applied", "prepared", "failed", "silent", "waiting"];
     let words = order.iter().filter_map(|word| counts.get(word).map(|n| format!("{n} {word}")));

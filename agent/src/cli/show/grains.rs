@@ -5,7 +5,7 @@ use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_daemon::error::AgentError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
-    let facts = args.tree.facts()?;
+    let facts = args.tree.facts(ui)?;
     let grains = facts.all();
     for warning in facts.warnings() {
         ui.message(&format!("{}: {warning}", ui.err_paint.yellow("warning")));

@@ -6,17 +6,17 @@ use serde_json::json as object;
 use zagent_compiler::Plan;
 use zagent_config::Value;
 
-use super::super::tree_args::TreeArgs;
-use crate::draw::graph::{render_dot, render_mermaid, render_svg};
+use super::super::checkout::LookArgs;
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;
 use zagent_daemon::error::AgentError;
+use zagent_daemon::graph_drawing::{render_dot, render_mermaid, render_svg};
 
 /// Dependency graph
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowGraphArgs {
     #[command(flatten)]
-    tree: TreeArgs,
+    tree: LookArgs,
 
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
@@ -52,7 +52,7 @@ impl ShowGraphArgs {
 }
 
 pub(super) fn run(args: &ShowGraphArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
-    let job = args.tree.job()?;
+    let job = args.tree.job(ui)?;
     let plan = job.compile(ui)?.plan;
     let text = match args.out {
         GraphFormat::Text => graph_text(&plan, ui.paint),

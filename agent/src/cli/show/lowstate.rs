@@ -11,7 +11,7 @@ use zagent_config::{SecretMask, sanitize};
 use zagent_daemon::error::AgentError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
-    let job = args.tree.job()?;
+    let job = args.tree.job(ui)?;
     let compiled = job.compile(ui)?;
     let mask = job.mask(args.unmask);
     let low = || compiled.plan.chunks.iter().map(|c| mask.mask_value(&c.to_value())).collect::<Value>();

@@ -11,10 +11,10 @@ mod top;
 
 use clap::Subcommand;
 
+use super::checkout::LookArgs;
 use super::run_args::RunOptionArgs;
 use super::salt_args::SaltArgs;
 use super::state::split_names;
-use super::tree_args::TreeArgs;
 use crate::output::{OutputFormat, Ui};
 use zagent_daemon::error::{AgentError, ExitStatus};
 
@@ -49,7 +49,7 @@ enum ShowCommand {
 #[derive(Clone, Debug, clap::Args)]
 struct ShowStageArgs {
     #[command(flatten)]
-    tree: TreeArgs,
+    tree: LookArgs,
 
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
@@ -88,11 +88,11 @@ impl StateShowArgs {
     pub(super) fn run(&self, verb: StateShowVerb, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let mut words = SaltArgs::new(&self.words);
         let mut stage = self.stage.clone();
-        words.take_run_keys(&mut stage.tree, &mut RunOptionArgs::default())?;
+        words.take_run_keys(&mut stage.tree.tree, &mut RunOptionArgs::default())?;
         words.reject_named(&[])?;
         if verb == StateShowVerb::Sls {
-            stage.tree.sls.extend(words.positional.iter().flat_map(|word| split_names(word)));
-            if stage.tree.sls.is_empty() {
+            stage.tree.tree.sls.extend(words.positional.iter().flat_map(|word| split_names(word)));
+            if stage.tree.tree.sls.is_empty() {
                 return Err(AgentError::usage_hint("no SLS name given", "zagent state.show_sls a,b"));
             }
         } else {

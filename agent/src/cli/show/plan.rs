@@ -12,7 +12,7 @@ use zagent_config::sanitize;
 use zagent_daemon::error::AgentError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
-    let job = args.tree.job()?;
+    let job = args.tree.job(ui)?;
     let plan = job.compile(ui)?.plan;
     let mask = job.mask(args.unmask);
     let text = match args.out {

@@ -18,12 +18,12 @@ pub(super) struct ShowSlsArgs {
 }
 
 pub(super) fn run(args: &ShowSlsArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
-    let job = args.stage.tree.job()?;
-    let names: Vec<&String> = args.names.iter().chain(&args.stage.tree.sls).collect();
+    let job = args.stage.tree.job(ui)?;
+    let names: Vec<&String> = args.names.iter().chain(&args.stage.tree.tree.sls).collect();
     if names.is_empty() {
         return Err(AgentError::usage_hint("no SLS name given", "zagent show sls NAME --states DIR"));
     }
-    let env = args.stage.tree.saltenv.as_deref().unwrap_or(zagent_compiler::BASE_ENV);
+    let env = args.stage.tree.tree.saltenv.as_deref().unwrap_or(zagent_compiler::BASE_ENV);
     let mut texts = Vec::new();
     for name in names {
         texts.push((name, job.compiler.render_sls(name, env)?));

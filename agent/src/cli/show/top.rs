@@ -11,7 +11,7 @@ use zagent_config::sanitize;
 use zagent_daemon::error::AgentError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentError> {
-    let job = args.tree.job()?;
+    let job = args.tree.job(ui)?;
     let top = job.compiler.top()?;
     let text = match args.out {
         OutputFormat::Json => json(&top),

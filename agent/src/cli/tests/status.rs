@@ -1,6 +1,7 @@
 //! Commands with and without a daemon.
 
 use std::sync::Arc;
+use zagent_config::settings::ListenPages;
 
 use zagent_cache::testing::{EntryKind, ScratchRepo};
 
@@ -28,8 +29,14 @@ impl Site {
     fn with(fake: FakeBackend) -> Self {
         let mut site = Self { fake: Arc::new(fake), ..Self::new() };
         let socket = site.paths().socket();
-        let config =
-            ApiConfig { socket, group: None, readers: None, listen: None, limits: ApiLimits::default() };
+        let config = ApiConfig {
+            socket,
+            group: None,
+            readers: None,
+            listen: None,
+            pages: ListenPages::Summary,
+            limits: ApiLimits::default(),
+        };
         site.serving = Some(serve(config, Arc::<FakeBackend>::clone(&site.fake)).unwrap());
         site
     }

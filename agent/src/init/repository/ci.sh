@@ -13,3 +13,7 @@ fi
 if git rev-parse --verify --quiet "${TARGET_BRANCH:-origin/main}^{commit}" >/dev/null 2>&1; then
   zagent check . --diff "${TARGET_BRANCH:-origin/main}..HEAD"
 fi
+# Converges the states twice in a container, where one can be started. An image is built once: `zagent test --build-image`.
+if [ -n "${ZAGENT_TEST_IMAGE:-}" ]; then
+  zagent test . --image "$ZAGENT_TEST_IMAGE"
+fi

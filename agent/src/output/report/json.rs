@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{ReportView, salt_millis, salt_time};
 use zagent_config::escape_json;
-use zagent_run::{RunMode, SALT_RESULT_KEYS, SkipReason, StateOutcome};
+use zagent_run::{ChangeCause, SALT_RESULT_KEYS, SkipReason, StateOutcome};
 
 /// Size of a state without changes, so that the buffer for a large report does not grow step by step.
 const STATE_SIZE_HINT: usize = 640;
@@ -67,7 +67,7 @@ fn write_header<M: SerializeMap>(map: &mut M, view: &ReportView<'_>) -> Result<(
     map.serialize_entry("run", &report.run)?;
     map.serialize_entry("node", &report.node)?;
     map.serialize_entry("revision", &report.revision)?;
-    map.serialize_entry("test", &(report.mode == RunMode::Test))?;
+    map.serialize_entry("test", &report.mode.changes_nothing())?;
     map.serialize_entry("mode", report.mode.as_str())?;
     // Only a revert has additional keys.
     if let Some(run) = &report.reverts {
@@ -84,7 +84,15 @@ fn write_header<M: SerializeMap>(map: &mut M, view: &ReportView<'_>) -> Result<(
     map.serialize_entry("unchanged", &tally.unchanged)?;
     // Counted separately: a state with an unknown result is neither changed nor unchanged.
     map.serialize_entry("unknown", &tally.unknown)?;
-    map.serialize_entry("total", &tally.total())
+    map.serialize_entry("total", &tally.total())?;
+    // Only a run of the states that the node follows knows the causes.
+    match report.cause() {
+        Some(cause) => {
+            map.serialize_entry("cause", cause)?;
+            map.serialize_entry("drifted", &report.count_cause(ChangeCause::Drift))
+        }
+        None => Ok(()),
+    }
 }
 
 struct StatesJson<'a>(&'a ReportView<'a>);
@@ -135,6 +143,9 @@ impl Serialize for StateJson<'_> {
             if let Some(value) = outcome.details.get(key) {
                 map.serialize_entry(key, value)?;
             }
+        }
+        if let Some(cause) = outcome.cause {
+            map.serialize_entry("cause", cause.as_str())?;
         }
         map.serialize_entry("diff", &outcome.diff)?;
         map.serialize_entry("start_time", &salt_time(outcome.start, self.zone))?;

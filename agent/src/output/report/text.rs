@@ -14,7 +14,7 @@ use super::skip_groups::{self, SkipGroup};
 use super::{ReportView, Tally, salt_millis};
 use crate::output::{Paint, pluralize};
 use zagent_config::sanitize;
-use zagent_run::{IRREVERSIBLE, LEFT_ALONE, RunMode, StateOutcome, StateStatus};
+use zagent_run::{ChangeCause, IRREVERSIBLE, LEFT_ALONE, RunMode, StateOutcome, StateStatus};
 
 /// Lines of a diff or output shown per state without `-v`.
 const MAX_LINES: usize = 20;
@@ -62,7 +62,7 @@ impl ModeWords {
     const fn for_mode(mode: RunMode) -> Self {
         match mode {
             RunMode::Apply => Self { changed: "changed", failed: "failed", unchanged: "unchanged", width: 8 },
-            RunMode::Test => {
+            RunMode::Test | RunMode::Audit => {
                 Self { changed: "would change", failed: "would fail", unchanged: "unchanged", width: 12 }
             }
             RunMode::Revert => {
@@ -87,6 +87,7 @@ impl ReportText<'_> {
         let reverts = report.reverts.as_ref().map(|run| format!("revert of {}", sanitize(run)));
         let still = "  (nothing is changed)".to_owned();
         let (title, note) = match (report.mode, reverts) {
+            (RunMode::Audit, _) => (format!("audit of {states} on {node}"), still),
             (RunMode::Test, Some(revert)) => (format!("dry run of the {revert} on {node}"), still),
             (RunMode::Test, None) => (format!("dry run of {states} on {node}"), still),
             (RunMode::Apply | RunMode::Revert, Some(revert)) => {
@@ -312,12 +313,18 @@ impl ReportText<'_> {
         if lasting > 0 {
             counts.push(format!("{lasting} cannot be undone"));
         }
-        if report.mode == RunMode::Test {
+        if report.mode.changes_nothing() {
             counts.push(format!("{unknown} unknown"));
         }
         let mut notes = vec![format_millis(salt_millis(report.duration))];
-        if report.mode == RunMode::Test {
-            notes.insert(0, "dry run, nothing was changed".into());
+        match report.mode {
+            RunMode::Test => notes.insert(0, "dry run, nothing was changed".into()),
+            RunMode::Audit => notes.insert(0, "audit mode, nothing was changed".into()),
+            RunMode::Apply | RunMode::Revert => {}
+        }
+        match report.count_cause(ChangeCause::Drift) {
+            0 => {}
+            n => notes.insert(0, format!("{n} by drift")),
         }
         if !report.run.is_empty() {
             notes.push(format!("run {}", sanitize(&report.run)));
@@ -398,12 +405,4 @@ fn truncate_line(line: &str) -> String {
     }
 }
 
-/// A duration in readable form.
-#[must_use]
-pub fn format_millis(millis: f64) -> String {
-    match millis {
-        ms if ms < 1000.0 => format!("{ms:.0} ms"),
-        ms if ms < 120_000.0 => format!("{:.1} s", ms / 1000.0),
-        ms => format!("{:.0} min", ms / 60_000.0),
-    }
-}
+pub use zagent_daemon::status::lines::millis_text as format_millis;

@@ -4,6 +4,7 @@
 //! functions that read; those that change something are for states and the command line (held by
 //! `commands_can_be_forbidden`, `read_only_functions_change_nothing`).
 
+mod describe;
 pub(crate) mod dig;
 pub(crate) mod disk;
 pub(crate) mod dnsutil;
@@ -29,6 +30,8 @@ use zagent_config::Value;
 
 use crate::exec_function::{self, ExecFunction};
 use zagent_host::Machine;
+
+pub use describe::{FunctionSummary, described_functions};
 
 /// The tables of execution modules that have no state module; the others stand beside their states.
 const STATELESS: &[&[ExecFunction]] = &[

@@ -11,6 +11,7 @@ use zagent_config::mask::Secret;
 use zagent_config::{Map, Value};
 
 use crate::functions;
+use crate::template_host::recorded_facts::RecordedFacts;
 use zagent_host::Machine;
 use zagent_host::facts::Grains;
 
@@ -36,6 +37,24 @@ impl RecordedHost {
     #[must_use]
     pub fn new(grains: Arc<dyn Grains>, answers: Map) -> Self {
         Self { grains, answers, machine: Machine::this_host().without_programs(NO_PROGRAMS) }
+    }
+
+    /// A host as an inventory file records it.
+    #[must_use]
+    pub fn from_inventory(recorded: &Value) -> Self {
+        let (facts, answers) = Self::inventory_facts(recorded);
+        Self::new(facts, answers)
+    }
+
+    /// The facts and the answers of an inventory file.
+    #[must_use]
+    pub fn inventory_facts(recorded: &Value) -> (Arc<dyn Grains>, Map) {
+        let mut facts = recorded.as_map().cloned().unwrap_or_default();
+        let answers = facts
+            .remove(RECORDED_FUNCTIONS_KEY)
+            .and_then(|answers| answers.as_map().cloned())
+            .unwrap_or_default();
+        (Arc::new(RecordedFacts::new(facts)), answers)
     }
 
     fn recorded_answer(&self, call: &FunctionCall) -> Option<Value> {
@@ -124,7 +143,6 @@ impl TemplateHost for RecordedHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::template_host::recorded_facts::RecordedFacts;
 
     #[test]
     fn recorded_answers_and_refusals() {

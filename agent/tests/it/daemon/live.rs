@@ -76,6 +76,31 @@ fn it_stops_cleanly_together_with_its_turn() {
 }
 
 #[test]
+fn an_upgrade_stops_it_after_its_turn() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    let never = node.pipe("never");
+    upstream.push(&node, STUCK);
+    node.start();
+    eventually("the run is stuck", || (!node.host("pid").is_empty()).then_some(()));
+    node.signal(Signal::SIGUSR1);
+    node.says("the daemon stops after the current run");
+    assert_eq!(node.host("ran"), "");
+    // Opening it lets the command continue.
+    fs::write(never, "now\n").unwrap();
+    let status = node.ended();
+    assert_eq!(status.code(), Some(0), "{status}: {}", node.said());
+    assert_eq!(node.host("ran"), "x\n");
+    let last: Value = serde_json::from_str(&node.fine(&["history", "last", "--out", "json"])).unwrap();
+    assert_eq!((&last["canceled"], &last["success"]), (&false.into(), &true.into()), "{last:#}");
+    // Without a run it stops at once.
+    node.start();
+    eventually("it is idle", || is_idle(&node.status()).then_some(()));
+    node.signal(Signal::SIGUSR1);
+    assert_eq!(node.ended().code(), Some(0));
+}
+
+#[test]
 fn one_daemon_serves_a_root() {
     let upstream = Upstream::new();
     let mut node = Node::new(&upstream.config());

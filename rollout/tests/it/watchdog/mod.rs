@@ -49,6 +49,26 @@ fn the_agent_is_restarted_reloaded_and_stopped_with_the_watchdog() {
 }
 
 #[test]
+fn a_replaced_watchdog_ends_when_the_agent_has_ended_its_run() {
+    let mut site = Site::new();
+    rustix::fs::mkfifoat(rustix::fs::CWD, site.path("run-ends"), rustix::fs::Mode::RWXU).unwrap();
+    site.start();
+    let agent = site.until("the agent", |site| site.living().pop());
+    site.signal(Signal::USR1);
+    site.until("the agent is asked", |site| site.path("asked").exists().then_some(()));
+    let status = site.status().expect("the watchdog waits for the run");
+    assert_eq!(status.child.unwrap().pid as i32, agent.0);
+    // Opening it releases the run.
+    std::fs::write(site.path("run-ends"), "now\n").unwrap();
+    assert!(site.ended().success());
+    assert_eq!((site.living(), site.starts().len()), (vec![], 1), "nothing is started again");
+    site.start();
+    site.until("the next watchdog", |site| site.living().pop());
+    let Some(WatchdogResponse::History(life)) = site.ask(&WatchdogRequest::History) else { panic!() };
+    assert_eq!(life.crashes, 0, "{life:?}");
+}
+
+#[test]
 fn an_agent_that_keeps_failing_degrades_the_node_and_is_still_restarted() {
     let mut site = Site::new();
     site.release("0.1.0", "echo $$ $VERSION >> $ROOT/starts; exit 3", "");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal as Told, kill_process};
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use zagent_config::ids::{NodeId, RolloutId};
 use zagent_config::paths::Paths;
 use zagent_rollout::Span;
@@ -99,6 +99,7 @@ impl Site {
              fi\n\
              trap 'rm -f $ROOT/ready; kill $!; exit 0' TERM\n\
              trap 'echo $VERSION > $ROOT/reloaded' HUP\n\
+             trap 'touch $ROOT/asked; read x < $ROOT/run-ends; kill $!; exit 0' USR1\n\
              {agent}\n\
              echo $$ $VERSION >> $ROOT/starts\n\
              while :; do sleep 1000 & wait $!; done\n",
@@ -368,7 +369,11 @@ pub(crate) fn watchdog_of_this_process() {
     let Some(place) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
     let scenario = fail::FailScenario::setup();
     let inbox = WatchdogInbox::default();
-    let signals = [(SIGTERM, WatchdogSignal::Stop), (SIGHUP, WatchdogSignal::Reload)];
+    let signals = [
+        (SIGTERM, WatchdogSignal::Stop),
+        (SIGHUP, WatchdogSignal::Reload),
+        (SIGUSR1, WatchdogSignal::StopWhenIdle),
+    ];
     for (number, signal) in signals {
         let (told, mut bell) = std::os::unix::net::UnixStream::pair().unwrap();
         signal_hook::low_level::pipe::register(number, told).unwrap();

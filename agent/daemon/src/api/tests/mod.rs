@@ -17,6 +17,7 @@ use super::{
     ApiClient, ApiConfig, ApiLimits, ApiServer, ClientError, RunRefusedReason, RunRequest, Ticket, serve,
 };
 use crate::status::{AgentStatus, samples};
+use zagent_config::settings::ListenPages;
 
 struct TestServer {
     dir: tempfile::TempDir,
@@ -41,10 +42,15 @@ impl TestServer {
     }
 
     fn with(fake: FakeBackend, limits: ApiLimits) -> Self {
+        Self::with_pages(fake, limits, ListenPages::Summary)
+    }
+
+    fn with_pages(fake: FakeBackend, limits: ApiLimits, pages: ListenPages) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (fake, group, readers) = (Arc::new(fake), None, None);
         let listen = Some("127.0.0.1:0".parse().unwrap());
-        let config = ApiConfig { socket: dir.path().join("run/agent.sock"), group, readers, listen, limits };
+        let config =
+            ApiConfig { socket: dir.path().join("run/agent.sock"), group, readers, listen, pages, limits };
         let serving = Some(serve(config, Arc::<FakeBackend>::clone(&fake)).unwrap());
         Self { dir, fake, serving }
     }
@@ -108,7 +114,7 @@ fn a_refusal_keeps_its_message() {
 }
 
 #[test]
-fn tcp_serves_only_health_and_metrics() {
+fn tcp_serves_health_metrics_and_a_page_but_no_api() {
     let server = TestServer::new(FakeBackend::default());
     assert!(
         server.get("/healthz").starts_with("HTTP/1.1 200 OK\r\n") && server.get("/healthz").ends_with("ok\n")
@@ -118,7 +124,7 @@ fn tcp_serves_only_health_and_metrics() {
     assert!(
         metrics.contains("content-type: text/plain; version=0.0.4") && metrics.contains("zagent_paused 0\n")
     );
-    for path in ["/", "/v1/status", "/v1/runs/last", "/v1/trigger/7", "/metrics/", "/healthz/../v1/status"] {
+    for path in ["/v1/status", "/v1/runs/last", "/v1/trigger/7", "/metrics/", "/healthz/../v1/status"] {
         assert!(server.get(path).starts_with("HTTP/1.1 404"), "{path}");
     }
     for path in ["/v1/trigger", "/v1/changed"] {
@@ -185,6 +191,7 @@ fn a_group_can_reach_the_socket_and_nothing_else() {
         group: Some(group.into()),
         readers: None,
         listen: None,
+        pages: ListenPages::Summary,
         limits: quick(),
     };
     std::fs::create_dir(dir.path().join("root")).unwrap();
@@ -218,7 +225,14 @@ fn readers_only_read() {
         let socket = dir.path().join("root/run/agent.sock");
         let readers = Some(nogroup.name.clone());
         let group = group.map(str::to_owned);
-        let config = ApiConfig { socket: socket.clone(), group, readers, listen: None, limits: quick() };
+        let config = ApiConfig {
+            socket: socket.clone(),
+            group,
+            readers,
+            listen: None,
+            pages: ListenPages::Summary,
+            limits: quick(),
+        };
         let fake = Arc::new(FakeBackend::default());
         let _serving = serve(config, Arc::<FakeBackend>::clone(&fake)).unwrap();
         for path in ["/v1/status", "/v1/runs/last", "/metrics"] {
@@ -245,8 +259,14 @@ fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("agent.sock");
     let start = || {
-        let config =
-            ApiConfig { socket: socket.clone(), group: None, readers: None, listen: None, limits: quick() };
+        let config = ApiConfig {
+            socket: socket.clone(),
+            group: None,
+            readers: None,
+            listen: None,
+            pages: ListenPages::Summary,
+            limits: quick(),
+        };
         serve(config, Arc::new(FakeBackend::default()))
     };
     drop(UnixListener::bind(&socket).unwrap());
@@ -280,9 +300,122 @@ fn an_address_in_use_is_named() {
         group: None,
         readers: None,
         listen: Some(address),
+        pages: ListenPages::Summary,
         limits: quick(),
     };
     let error = serve(config, Arc::new(FakeBackend::default())).unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     assert!(!socket.exists());
+}
+
+#[test]
+fn the_socket_serves_the_whole_page_and_tcp_what_is_allowed() {
+    let ask =
+        |server: &TestServer, host: &str| server.tcp(&format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+    let server = TestServer::new(FakeBackend::default());
+    let mut unix = server.unix();
+    unix.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let page = rest(&mut unix);
+    assert!(page.contains("Recent runs") && page.contains("git.example.org"), "{page}");
+    let summary = ask(&server, "evil.example");
+    assert!(summary.starts_with("HTTP/1.1 200") && summary.contains("counts and names only"), "{summary}");
+    assert!(!summary.contains("Recent runs") && !summary.contains("git.example.org"), "{summary}");
+    for header in
+        ["content-security-policy: default-src 'none'", "frame-ancestors 'none'", "nosniff", "no-store"]
+    {
+        assert!(summary.contains(header), "{header}: {summary}");
+    }
+    let off = TestServer::with_pages(FakeBackend::default(), quick(), ListenPages::Off);
+    assert!(ask(&off, "localhost").starts_with("HTTP/1.1 404"));
+    let full = TestServer::with_pages(FakeBackend::default(), quick(), ListenPages::Full);
+    for (host, code) in
+        [("127.0.0.1:9470", 200), ("[::1]:9470", 200), ("localhost", 200), ("evil.example", 421)]
+    {
+        let answer = ask(&full, host);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{host}: {answer}");
+        assert_eq!(answer.contains("Recent runs"), code == 200, "{host}");
+    }
+    assert!(
+        full.tcp("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
+            .starts_with("HTTP/1.1 405")
+    );
+}
+
+struct FakeSite;
+
+impl super::site::SiteFiles for FakeSite {
+    fn file(&self, path: &str) -> Option<super::site::ServedFile> {
+        (path == "nodes.html").then(|| ("text/html; charset=utf-8", "the nodes".to_owned()))
+    }
+}
+
+#[test]
+fn a_site_is_served_and_tells_of_changes() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let site = super::site::serve_site(any, &["fleet.example".into()], 1, Arc::new(FakeSite)).unwrap();
+    let open = |request: &str, host: &str| {
+        let mut stream = std::net::TcpStream::connect(site.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(format!("{request} HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).unwrap();
+        stream
+    };
+    let ask = |request: &str, host: &str| rest(&mut open(request, host));
+    let page = ask("GET /nodes.html", "localhost");
+    assert!(page.starts_with("HTTP/1.1 200") && page.ends_with("the nodes"), "{page}");
+    assert!(page.contains("script-src 'self'") && page.contains("nosniff"), "{page}");
+    assert!(ask("GET /nodes.html", "fleet.example:80").starts_with("HTTP/1.1 200"));
+    assert!(ask("GET /nodes.html", "evil.example").starts_with("HTTP/1.1 421"));
+    assert!(ask("GET /events", "evil.example").starts_with("HTTP/1.1 421"));
+    assert!(ask("GET /none.html", "localhost").starts_with("HTTP/1.1 404"));
+    assert!(ask("POST /nodes.html", "localhost").starts_with("HTTP/1.1 405"));
+    let mut events = open("GET /events", "localhost");
+    let mut heard = String::new();
+    let mut hear = |words: &str| {
+        let mut bytes = [0; 512];
+        while !heard.contains(words) {
+            let n = events.read(&mut bytes).unwrap();
+            assert_ne!(n, 0, "{heard}");
+            heard.push_str(&String::from_utf8_lossy(&bytes[..n]));
+        }
+    };
+    hear("data: 1\n\n");
+    site.announce(2);
+    hear("data: 2\n\n");
+}
+
+/// Every metric that an alert rule or a dashboard asks for is one that the agent serves.
+#[test]
+fn dashboards_and_rules_name_metrics_that_exist() {
+    let mut inputs = samples::fine();
+    inputs.current.as_mut().unwrap().expires = Some(samples::at("18:00:00"));
+    let metrics =
+        super::Metrics { status: AgentStatus::from_inputs(inputs), runs: [("success".into(), 1)].into() };
+    let text = metrics.render(super::ProcessMetrics { resident: Some(1), fds: Some(1) });
+    let served: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let dist = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+    for file in ["prometheus/zagent.rules.yaml", "grafana/zagent.json"] {
+        let text = std::fs::read_to_string(dist.join(file)).unwrap();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = text.split(|c| !is_name(c));
+        let named: Vec<&str> =
+            words.filter(|word| word.starts_with("zagent_") || word.starts_with("process_")).collect();
+        assert!(named.len() > 10, "{file}");
+        for name in named {
+            assert!(served.contains(&name), "{file}: no metric `{name}`");
+        }
+    }
+    let rules: serde_yaml::Value =
+        serde_yaml::from_str(&std::fs::read_to_string(dist.join("prometheus/zagent.rules.yaml")).unwrap())
+            .unwrap();
+    for rule in rules["groups"][0]["rules"].as_sequence().unwrap() {
+        assert!(
+            rule["alert"].is_string()
+                && rule["expr"].is_string()
+                && rule["annotations"]["summary"].is_string()
+        );
+    }
+    let board = std::fs::read_to_string(dist.join("grafana/zagent.json")).unwrap();
+    let board: serde_json::Value = serde_json::from_str(&board).unwrap();
+    assert!(board["panels"].as_array().is_some_and(|panels| panels.len() > 10));
 }

@@ -2,6 +2,7 @@
 //!
 //! Law: well-formed XML for any ID; every shortened text is complete in a tooltip (held by `pictures`).
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use zagent_compiler::{Chunk, Plan, Requisite};
@@ -14,9 +15,52 @@ const HEADER_HEIGHT: f64 = 84.0;
 /// Maximum number of characters in a box.
 const MAX_LABEL_CHARS: usize = 28;
 
+/// A drawing: well-formed, with all text escaped. Only this file makes one.
+#[derive(Clone, Debug)]
+pub struct Svg(String);
+
+impl Svg {
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What became of a state in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateMark {
+    /// It failed.
+    Failed,
+    /// It did not run because of a failure.
+    Skipped,
+    /// It changed something.
+    Changed,
+}
+
+impl StateMark {
+    /// Its word in a box, its fill and its stroke.
+    const fn look(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Failed => ("FAILED ", "#fee2e2", "#b91c1c"),
+            Self::Skipped => ("SKIPPED ", "#ffedd5", "#c2410c"),
+            Self::Changed => ("CHANGED ", "#dcfce7", "#15803d"),
+        }
+    }
+}
+
+/// What became of states, by tag.
+type StateMarks = BTreeMap<String, StateMark>;
+
 /// Draws the graph.
 #[must_use]
 pub fn render_svg(plan: &Plan, title: &str) -> String {
+    render_marked_svg(plan, title, &StateMarks::new()).0
+}
+
+/// Draws the graph with what became of its states: the path of a failure is thick and red.
+#[must_use]
+pub fn render_marked_svg(plan: &Plan, title: &str, marks: &BTreeMap<String, StateMark>) -> Svg {
     let layout = layout_graph(plan);
     let (width, height) = (layout.width + 2.0 * MARGIN, layout.height + HEADER_HEIGHT + 2.0 * MARGIN);
     let mut out = String::new();
@@ -38,13 +82,13 @@ pub fn render_svg(plan: &Plan, title: &str) -> String {
     let _ = writeln!(out, "<g transform=\"translate({MARGIN} {})\">", HEADER_HEIGHT + MARGIN / 2.0);
     write_headings(&mut out, &layout);
     for line in &layout.lines {
-        draw_line(&mut out, line, plan);
+        draw_line(&mut out, line, plan, marks);
     }
     for (chunk, (x, y)) in plan.chunks.iter().zip(&layout.boxes) {
-        draw_box(&mut out, chunk, *x, *y);
+        draw_box(&mut out, chunk, (*x, *y), marks.get(&chunk.tag()).copied());
     }
     out.push_str("</g>\n</svg>\n");
-    out
+    Svg(out)
 }
 
 fn used_kinds(plan: &Plan) -> Vec<Requisite> {
@@ -102,7 +146,7 @@ fn write_headings(out: &mut String, layout: &GraphLayout) {
     }
 }
 
-fn draw_line(out: &mut String, line: &EdgeLine, plan: &Plan) {
+fn draw_line(out: &mut String, line: &EdgeLine, plan: &Plan, marks: &StateMarks) {
     let edge = &plan.graph.edges[line.edge];
     let start = line.points[0];
     let mut path = format!("M{:.1} {:.1}", start.0, start.1);
@@ -120,27 +164,32 @@ fn draw_line(out: &mut String, line: &EdgeLine, plan: &Plan) {
     }
     let key = edge.kind.key();
     let (from, to) = (&plan.chunks[edge.from], &plan.chunks[edge.to]);
+    // A failure travels along the edge when it reached the other side.
+    let mark = |chunk: &Chunk| marks.get(&chunk.tag()).copied();
+    let is_path = matches!(mark(from), Some(StateMark::Failed | StateMark::Skipped))
+        && mark(to) == Some(StateMark::Skipped);
+    let (colour, width) = if is_path { ("#b91c1c", "3") } else { (edge_stroke(edge.kind).colour, "1.5") };
     let _ = writeln!(
         out,
-        "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-opacity=\"0.8\"{} marker-end=\"url(#arrow-{key})\"><title>{}</title></path>",
-        edge_stroke(edge.kind).colour,
+        "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-opacity=\"0.8\"{} marker-end=\"url(#arrow-{key})\"><title>{}</title></path>",
         dash_attribute(edge.kind),
         escape(&format!("{} {key} {}", to.id, from.id))
     );
 }
 
-fn draw_box(out: &mut String, chunk: &Chunk, x: f64, y: f64) {
+fn draw_box(out: &mut String, chunk: &Chunk, (x, y): (f64, f64), mark: Option<StateMark>) {
+    let (word, fill, stroke) = mark.map_or(("", "#f8fafc", "#cbd5e1"), StateMark::look);
     let tip = format!("{}\nsls: {}", chunk.tag(), chunk.sls);
     let _ = writeln!(
         out,
-        "<g transform=\"translate({x:.1} {y:.1})\"><title>{}</title><rect width=\"{BOX_W}\" height=\"{BOX_H}\" rx=\"6\" fill=\"#f8fafc\" stroke=\"#cbd5e1\"/><text x=\"10\" y=\"18\" font-size=\"12\" font-weight=\"600\" fill=\"#0f172a\">{}</text><text x=\"10\" y=\"33\" font-size=\"11\" fill=\"#64748b\">{}</text></g>",
+        "<g transform=\"translate({x:.1} {y:.1})\"><title>{}</title><rect width=\"{BOX_W}\" height=\"{BOX_H}\" rx=\"6\" fill=\"{fill}\" stroke=\"{stroke}\"/><text x=\"10\" y=\"18\" font-size=\"12\" font-weight=\"600\" fill=\"#0f172a\">{}</text><text x=\"10\" y=\"33\" font-size=\"11\" fill=\"#64748b\">{}</text></g>",
         escape(&tip),
         escape(&truncate(&chunk.id, MAX_LABEL_CHARS)),
-        escape(&truncate(&function_name(chunk), MAX_LABEL_CHARS + 3))
+        escape(&truncate(&format!("{word}{}", function_name(chunk)), MAX_LABEL_CHARS + 3))
     );
 }
 
-/// Escapes text for XML; what XML 1.0 cannot hold becomes the replacement character.
+/// Escapes text for XML; what XML 1.0 cannot hold, or what changes the direction of text, becomes the replacement character.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -151,7 +200,7 @@ fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\n' | '\t' => out.push(c),
             '\u{fffe}' | '\u{ffff}' => out.push(char::REPLACEMENT_CHARACTER),
-            c if c.is_control() => out.push(char::REPLACEMENT_CHARACTER),
+            c if zagent_config::steers_terminal(c) => out.push(char::REPLACEMENT_CHARACTER),
             c => out.push(c),
         }
     }

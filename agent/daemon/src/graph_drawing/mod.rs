@@ -10,7 +10,7 @@ mod svg;
 
 pub use dot::render_dot;
 pub use mermaid::render_mermaid;
-pub use svg::render_svg;
+pub use svg::{StateMark, Svg, render_marked_svg, render_svg};
 
 use zagent_compiler::{Chunk, Requisite};
 
