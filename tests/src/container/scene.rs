@@ -1,6 +1,6 @@
 //! A container with the agent installed and a repository that it follows in, the effect of a push out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,7 +16,10 @@ const SOON: Duration = Duration::from_secs(60);
 /// When there is none.
 #[must_use]
 pub fn program() -> PathBuf {
-    let built = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/dist/zagent"));
+    let built = || {
+        let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(target).join("dist/zagent")
+    };
     let path = std::env::var_os("RELEASE_BIN").map_or_else(built, PathBuf::from);
     assert!(path.is_file(), "no {}: run `just dist`, or set RELEASE_BIN", path.display());
     path

@@ -1,7 +1,7 @@
 //! Hostile trees, each compiled in its own process: it ends by itself, quickly and with little memory.
 //!
-//! The limit is one second of CPU and 64 MB for an optimised build: `RELEASE_BIN=target/dist/zagent` measures that
-//! one. Without it the compiler of this build is measured, which is many times slower, against limits that only catch
+//! The limit is one second of CPU and 64 MB for an optimised build: `RELEASE_BIN` measures the program that it
+//! names. Without it the compiler of this build is measured, which is many times slower, against limits that only catch
 //! unbounded growth. `HOSTILE_ONLY=alias` runs the trees with that word in their name.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
