@@ -66,6 +66,9 @@ pub struct Compiler {
     inputs: CompileInputs,
     pillar: OnceCell<(CompileSession, Pillar)>,
     states: OnceCell<CompileSession>,
+    /// Inputs of the templates of managed files: a caller may record apart what these read.
+    file_inputs: CompileInputs,
+    file_templates: OnceCell<Arc<Templates>>,
 }
 
 /// A node as the matcher sees it.
@@ -115,7 +118,15 @@ impl Compiler {
     /// Makes a compiler; nothing is read until a stage is requested.
     #[must_use]
     pub fn new(inputs: CompileInputs) -> Self {
-        Self { inputs, pillar: OnceCell::new(), states: OnceCell::new() }
+        let file_inputs = inputs.clone();
+        Self::with_file_inputs(inputs, file_inputs)
+    }
+
+    /// The same; the templates of managed files read the same things through `file_inputs`.
+    #[must_use]
+    pub fn with_file_inputs(inputs: CompileInputs, file_inputs: CompileInputs) -> Self {
+        let (pillar, states, file_templates) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { inputs, pillar, states, file_inputs, file_templates }
     }
 
     fn options(&self) -> &CompileOptions {
@@ -391,8 +402,21 @@ impl Compiler {
         source: &str,
         context: &Map,
     ) -> Result<String, Diagnostics> {
-        let rendered = self.state_session().templates().render_file(env, path, source, context);
+        let rendered = self.file_templates().render_file(env, path, source, context);
         rendered.map_err(|diagnostic| self.add_context((*diagnostic).into()))
+    }
+
+    fn file_templates(&self) -> &Templates {
+        self.file_templates.get_or_init(|| {
+            let pillar = self.pillar_stage().1.value.clone();
+            Templates::new(&self.file_inputs, RenderPhase::States, pillar)
+        })
+    }
+
+    /// True when no template of a managed file has changed what all templates share, such as `pillar` and `grains`.
+    #[must_use]
+    pub fn are_file_variables_unchanged(&self) -> bool {
+        self.file_templates.get().is_none_or(|templates| templates.are_variables_unchanged())
     }
 
     /// The state trees.

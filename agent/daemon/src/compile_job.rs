@@ -18,7 +18,7 @@ use zagent_host::Machine;
 
 use crate::error::AgentError;
 use crate::run_output::Messages;
-use zagent_run::plan_cache::{self, CachedPlan, CompileTrace, PlanKey};
+use zagent_run::plan_cache::{self, CachedPlan, CompileTrace, PlanKey, RenderedTexts, RenderedTextsUse};
 
 /// Everything one compile needs.
 pub struct CompileJob {
@@ -27,6 +27,10 @@ pub struct CompileJob {
     /// Inputs of the compiler, with what was read to build them.
     pub inputs: CompileInputs,
     pub(crate) trace: Arc<CompileTrace>,
+    /// What the templates of managed files read.
+    pub(crate) file_trace: Arc<CompileTrace>,
+    /// The rendered templates of managed files.
+    pub(crate) rendered: RenderedTexts,
     /// The states, and what is read of them is recorded.
     pub(crate) traced_states: Arc<dyn FileTree>,
     /// What to compile.
@@ -78,7 +82,10 @@ impl CompileJob {
             plan_cache::load(&self.settings.paths().plans(), &self.plan_key(), &self.inputs)
         };
         let planned = match kept {
-            Some(CachedPlan { plan, pillar }) => PlanWithPillar { plan, pillar },
+            Some(CachedPlan { plan, pillar }) => {
+                self.rendered.allow(RenderedTextsUse { load: true, save: cache.save });
+                PlanWithPillar { plan, pillar }
+            }
             None => return self.finish_plan(self.compile_quietly()?, cache, messages),
         };
         empty_plan::explain_empty_plan(self, &planned, messages)?;
@@ -99,8 +106,11 @@ impl CompileJob {
         let pillar = self.compiler.pillar()?;
         // Plans with warnings or decrypted secrets are not cached: warnings must show every time, secrets must not
         // reach the disk.
-        if cache.save && compiled.warnings.is_empty() && self.compiler.decrypted_secrets().is_empty() {
-            self.save_plan(&compiled.plan, &pillar);
+        if compiled.warnings.is_empty() && self.compiler.decrypted_secrets().is_empty() {
+            self.rendered.allow(RenderedTextsUse { load: !cache.fresh, save: cache.save });
+            if cache.save {
+                self.save_plan(&compiled.plan, &pillar);
+            }
         }
         let planned = PlanWithPillar { plan: compiled.plan, pillar };
         empty_plan::explain_empty_plan(self, &planned, messages)?;
@@ -134,7 +144,7 @@ impl CompileJob {
         Ok(compiled)
     }
 
-    fn plan_key(&self) -> PlanKey {
+    pub(crate) fn plan_key(&self) -> PlanKey {
         let programs = format!(
             "{:?} {:?} {:?}",
             self.settings.ext_pillar, self.settings.master_tops, self.settings.cmd_run

@@ -20,7 +20,7 @@ use crate::repo_layout::{RepoLayout, RepoSource, enclosing_repository, is_reposi
 use crate::states_source::{NO_STATES, StatesSource, has_files};
 use zagent_host::Machine;
 use zagent_host::facts::{FactSources, Facts, Grains};
-use zagent_run::plan_cache::CompileTrace;
+use zagent_run::plan_cache::{CompileTrace, RenderedTexts};
 use zagent_states::file_tree::DirFiles;
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 use zagent_states::template_host::recorded_facts::{RecordedFacts, parse_facts};
@@ -206,11 +206,14 @@ impl CompileRequest {
         };
         let (traced, trace) = CompileTrace::trace_inputs(&inputs);
         let traced_states = Arc::clone(&traced.states);
-        let compiler = Compiler::new(traced);
+        let (file_inputs, file_trace) = CompileTrace::trace_inputs(&inputs);
+        let compiler = Compiler::with_file_inputs(traced, file_inputs);
         Ok(CompileJob {
             compiler,
             inputs,
             trace,
+            file_trace,
+            rendered: RenderedTexts::default(),
             traced_states,
             want,
             node,

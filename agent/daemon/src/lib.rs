@@ -30,6 +30,7 @@ pub mod status;
 pub mod watchdog;
 
 pub mod decide;
+mod managed_templates;
 pub mod memory;
 pub mod node_report;
 pub(crate) mod operator_orders;

@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use zagent_compiler::functions::Functions;
-use zagent_compiler::{
-    CallError, Cipher, Compat, CompileInputs, CompileTarget, Compiler, FunctionCall, TemplateHost,
-};
+use zagent_compiler::{CallError, Cipher, Compat, CompileInputs, CompileTarget, FunctionCall, TemplateHost};
 use zagent_config::mask::Secret;
 use zagent_config::settings::{ApplyMode, RunSchedule};
 use zagent_config::suggest::nearest;
@@ -17,6 +15,7 @@ use zagent_config::{Map, SecretMask, Value};
 use crate::compile_job::{CompileJob, PlanWithPillar};
 use crate::error::AgentError;
 use crate::local_key::LocalKey;
+use crate::managed_templates::ManagedTemplates;
 use crate::memory::AgentMemory;
 use crate::operator::pause::Pause;
 use crate::plan_file::{self, DryRun, PlanFileUse, SavedPlan};
@@ -33,7 +32,6 @@ use zagent_run::{
 };
 use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
-use zagent_states::{FileTemplate, RenderTemplate};
 
 /// A run of a plan.
 pub struct PlanRun<'a> {
@@ -271,13 +269,14 @@ impl PlanRun<'_> {
         let conditions = GlobalConditions::evaluate(opts, &host).map_err(AgentError::failed)?;
         let paths = self.job.settings.paths();
         let files = CachedFiles::new(&*self.job.states);
+        let templates = ManagedTemplates::new(self.job, self.planned);
         let turn = StateRun {
             plan: &self.planned.plan,
             order: self.order,
             machine: &self.job.machine,
             files: &files,
             host: &host,
-            templates: &CompilerTemplates(&self.job.compiler),
+            templates: &templates,
             pillar: &self.planned.pillar,
             compat: self.job.compat,
             failhard,
@@ -301,6 +300,7 @@ impl PlanRun<'_> {
             manager: place.manager,
         };
         let mut report = turn.run().map_err(|error| to_agent_error(&error))?;
+        templates.keep_texts();
         if self.job.compat == Compat::Salt
             && self.planned.plan.chunks.is_empty()
             && self.order.revert.is_none()
@@ -348,16 +348,6 @@ fn to_agent_error(error: &StateRunError) -> AgentError {
             AgentError::usage_hint(words, "list the runs with `zagent history`")
         }
         _ => AgentError::failed(words),
-    }
-}
-
-/// Renders templates of managed files with the compiler that built the plan.
-struct CompilerTemplates<'c>(&'c Compiler);
-
-impl RenderTemplate for CompilerTemplates<'_> {
-    fn render(&self, template: &FileTemplate) -> Result<String, String> {
-        let FileTemplate { env, path, source, variables } = template;
-        self.0.render_file(env, path, source, variables).map_err(|fault| fault.to_string())
     }
 }
 

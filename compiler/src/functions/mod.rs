@@ -83,19 +83,30 @@ fn grains_of(host: &Arc<dyn TemplateHost>) -> Value {
     Value::from_object(LazyDict::new(Arc::new(HostGrains(Arc::clone(host)))))
 }
 
+/// What templates see as `opts`.
+fn options_of(inputs: &CompileInputs) -> Data {
+    let mut opts = inputs.options.opts.clone();
+    if !opts.contains("id") {
+        opts.insert("id", inputs.options.id.as_str());
+    }
+    opts.into()
+}
+
+/// True when a value of a template is still the data it was made from.
+fn is_same(value: &Value, data: &Data) -> bool {
+    to_value(value).is_ok_and(|value| value == *data)
+}
+
 impl Functions {
     /// Makes the functions of one compile (or of its pillar: then `pillar` is what is known so far).
     #[must_use]
     pub fn new(inputs: CompileInputs, pillar: Data) -> Self {
-        let mut opts = inputs.options.opts.clone();
-        if !opts.contains("id") {
-            opts.insert("id", inputs.options.id.as_str());
-        }
+        let opts = options_of(&inputs);
         Self(Arc::new(FunctionsInner {
             pillar: to_template(&pillar),
             compiled: pillar,
             grains: grains_of(&inputs.host),
-            opts: to_template(&opts.into()),
+            opts: to_template(&opts),
             builtin: to_template(config::builtin_options()),
             inputs,
             host_functions: OnceLock::new(),
@@ -121,6 +132,21 @@ impl Functions {
             ("opts".into(), self.0.opts.clone()),
             ("pillar".into(), pillar),
         ]
+    }
+
+    /// True for grains as the host gave them, and for the pillar as it was compiled.
+    pub(crate) fn is_unchanged(&self, shared: Option<&Value>) -> bool {
+        shared.is_none_or(|shared| match shared.downcast_object_ref::<LazyDict>() {
+            Some(grains) => grains.is_as_fetched(),
+            None => is_same(shared, &self.0.compiled),
+        })
+    }
+
+    /// True when no template has changed what functions answer.
+    pub(crate) fn are_answers_unchanged(&self) -> bool {
+        self.is_unchanged(Some(&self.0.pillar))
+            && self.is_unchanged(Some(&self.0.grains))
+            && is_same(&self.0.opts, &options_of(&self.0.inputs))
     }
 
     /// Sets the renderer for `slsutil.renderer`; only the first call has an effect.

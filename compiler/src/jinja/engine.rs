@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use minijinja::value::{Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, Error, Output, State, Template, UndefinedBehavior};
 use zagent_config::codes::{limit, template};
 use zagent_config::{Diagnostic, Map, Pos, Value as Data};
 
@@ -82,6 +82,11 @@ impl JinjaEngine {
             sls_options: options.jinja_sls_env.clone(),
             file_options: options.jinja_env.clone(),
         }
+    }
+
+    /// A shared variable, as templates have left it.
+    pub(crate) fn shared(&self, name: &str) -> Option<&Value> {
+        self.shared.get(name)
     }
 
     /// Sets a shared variable for all later renders.
@@ -182,7 +187,8 @@ impl JinjaEngine {
         vars: &[(&str, Value)],
     ) -> Result<String, Box<Diagnostic>> {
         let _limits = budget::BudgetScope::enter(&self.limits);
-        let loaded = self.sources.translate(&prepared.name, &prepared.source, prepared.skipped_line)?;
+        let (loaded, is_repeated) =
+            self.sources.translate_once(&prepared.name, &prepared.source, prepared.skipped_line)?;
         let (mut own, here) = match template.sls {
             Some(sls) => {
                 sls_variables(sls, template.path, &self.sources.files.display(template.env, template.path))
@@ -203,18 +209,30 @@ impl JinjaEngine {
             shared: Arc::clone(&self.shared),
             globals: Arc::clone(&self.globals),
         });
-        self.evaluate(&loaded, &prepared.name, &root)
+        let kept = if is_repeated { self.kept_template(&loaded, &prepared.name) } else { None };
+        self.evaluate(&loaded, &prepared.name, kept, &root)
             .map_err(|e| Box::new(diagnostic::diagnostic_from_error(&self.sources, root.as_ref(), &e)))
+    }
+
+    /// What the engine compiled from this source when it was rendered before.
+    fn kept_template(&self, loaded: &LoadedTemplate, name: &TemplateName) -> Option<Template<'_, '_>> {
+        let kept = self.env.get_template(&name.repeated_text()).ok()?;
+        // Inline contents share a name: the engine keeps the first that was repeated.
+        (kept.source() == loaded.translation.text).then_some(kept)
     }
 
     fn evaluate(
         &self,
         loaded: &LoadedTemplate,
         name: &TemplateName,
+        kept: Option<Template<'_, '_>>,
         root: &Arc<RootContext>,
     ) -> Result<String, Error> {
         let name = name.text();
-        let template = self.env.template_from_named_str(&name, &loaded.translation.text)?;
+        let template = match kept {
+            Some(kept) => kept,
+            None => self.env.template_from_named_str(&name, &loaded.translation.text)?,
+        };
         let mut out = LimitedOutput { text: Vec::new(), most: self.limits.output };
         template.render_captured_to(Value::from_dyn_object(Arc::clone(root)), &mut out)?;
         String::from_utf8(out.text)

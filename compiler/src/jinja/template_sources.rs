@@ -11,7 +11,9 @@ use zagent_config::{Diagnostic, Excerpt, Pos, suggest};
 
 use super::error::TemplateError;
 use super::import::join_relative;
-use super::source::{NameUseKind, Syntax, SyntaxError, SyntaxErrorKind, Translation, pos, translate};
+use super::source::{
+    NameUseKind, Syntax, SyntaxError, SyntaxErrorKind, Translation, normalize_newlines, pos, translate,
+};
 use super::{filters, tests};
 use crate::{FileTree, TreeLimits};
 
@@ -53,6 +55,11 @@ impl TemplateName {
         format!("{}{mark}\0{}\0{}", self.syntax, self.env, self.path)
     }
 
+    /// The name of a source that is rendered again: the engine keeps what it compiled under this name, and nothing imports it.
+    pub(crate) fn repeated_text(&self) -> String {
+        format!("{}{REPEATED}\0{}\0{}", self.syntax, self.env, self.path)
+    }
+
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '\0');
         let (head, env, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -65,6 +72,9 @@ impl TemplateName {
         })
     }
 }
+
+/// The mark of the name of a source that is rendered again.
+const REPEATED: char = 'r';
 
 type FileTexts = HashMap<(String, String), Option<Arc<str>>>;
 
@@ -150,12 +160,37 @@ impl TemplateSources {
 
     /// The translation of a file, for an import by the engine.
     pub(crate) fn load(&self, text: &str) -> Result<Option<String>, Error> {
+        if text.split('\0').next().is_some_and(|head| head.ends_with(REPEATED)) {
+            return Ok(self.loaded(text).map(|loaded| loaded.translation.text.clone()));
+        }
         let Some(name) = TemplateName::parse(text) else { return Ok(None) };
         let Some(source) = self.file_text(&name.env, &name.path).map_err(diagnostic_error)? else {
             return Ok(None);
         };
         let loaded = self.translate(&name, &source, None).map_err(diagnostic_error)?;
         Ok(Some(loaded.translation.text.clone()))
+    }
+
+    /// The translation of a source to render; true when it is the one of an earlier render of the same source.
+    pub(crate) fn translate_once(
+        &self,
+        name: &TemplateName,
+        source: &str,
+        skipped_line: Option<u32>,
+    ) -> Result<(Arc<LoadedTemplate>, bool), Box<Diagnostic>> {
+        let known = if name.marked { None } else { self.loaded(&name.text()) };
+        let is_same = |known: &Arc<LoadedTemplate>| {
+            let keep =
+                lock(&self.syntaxes).get(name.syntax).is_some_and(|syntax| syntax.keep_trailing_newline);
+            known.skipped_line == skipped_line && known.translation.source == normalize_newlines(source, keep)
+        };
+        match known.filter(is_same) {
+            Some(known) => {
+                lock(&self.loaded).entry(name.repeated_text()).or_insert_with(|| Arc::clone(&known));
+                Ok((known, true))
+            }
+            None => self.translate(name, source, skipped_line).map(|loaded| (loaded, false)),
+        }
     }
 
     /// Translates a source under a name.

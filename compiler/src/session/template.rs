@@ -91,6 +91,12 @@ impl Templates {
         &self.files
     }
 
+    /// True when no template has changed a variable or an answer that all templates share.
+    pub(crate) fn are_variables_unchanged(&self) -> bool {
+        ["pillar", "grains"].iter().all(|name| self.functions.is_unchanged(self.engine.shared(name)))
+            && self.functions.are_answers_unchanged()
+    }
+
     /// Renders a source with more variables than Salt's.
     pub(crate) fn render(
         &self,

@@ -74,7 +74,7 @@ impl PlanRecord {
 
     fn add_trace(&mut self, dry_run: &DryRun<'_>, key: &LocalKey) {
         let DryRun { job, mask, .. } = dry_run;
-        for input in job.trace.inputs() {
+        for input in job.trace.inputs().into_iter().chain(job.file_trace.inputs()) {
             match input {
                 TracedInput::File(side, env, path) => {
                     let content = side.tree(&job.inputs).read(&env, &path);

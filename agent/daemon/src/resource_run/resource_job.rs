@@ -11,7 +11,7 @@ use zagent_config::{Map, SecretMask, Value, error_chain};
 use zagent_host::Machine;
 use zagent_resources::host::ResourceTree;
 use zagent_resources::{Resource, ResourceHost, ResourceStore};
-use zagent_run::plan_cache::CompileTrace;
+use zagent_run::plan_cache::{CompileTrace, RenderedTexts};
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 use zagent_states::template_host::recorded_facts::RecordedFacts;
 
@@ -86,13 +86,16 @@ impl NodeContext {
             options: Arc::new(self.options(resource)),
         };
         let (traced, trace) = CompileTrace::trace_inputs(&inputs);
+        let (file_inputs, file_trace) = CompileTrace::trace_inputs(&inputs);
         let mut settings = self.settings.clone();
         settings.root = self.store.paths(name).root().to_owned();
         let job = CompileJob {
             traced_states: Arc::clone(&traced.states),
-            compiler: Compiler::new(traced),
+            compiler: Compiler::with_file_inputs(traced, file_inputs),
             inputs,
             trace,
+            file_trace,
+            rendered: RenderedTexts::default(),
             want: self.want.clone(),
             node: name.id.clone(),
             states,

@@ -6,6 +6,7 @@
 //! `a_plan_is_reused_while_all_inputs_are_unchanged`,
 //! `a_changed_file_a_changed_grain_or_a_new_file_invalidates_it`, `a_damaged_plan_is_ignored`).
 
+mod rendered_texts;
 pub mod trace;
 
 use std::io;
@@ -18,10 +19,13 @@ use zagent_config::Value;
 use zagent_config::atomic_file::AtomicFile;
 use zagent_config::value::binary::ValueReader;
 
+pub use rendered_texts::{RenderedTexts, RenderedTextsPlace, RenderedTextsUse};
 pub use trace::CompileTrace;
 
 /// First bytes of a cached plan: the version of its format.
 const MAGIC: &[u8] = b"zagent plan 1\n";
+/// The extension of a cached plan.
+const PLAN_EXTENSION: &str = "plan";
 /// Maximum number of cached plans: a host has few sets of arguments that recur.
 const MAX_PLANS: usize = 8;
 
@@ -44,7 +48,11 @@ impl PlanKey {
     }
 
     fn plan_path(&self, dir: &Path) -> PathBuf {
-        dir.join(format!("{}.plan", &self.0.to_hex()[..24]))
+        self.file_path(dir, PLAN_EXTENSION)
+    }
+
+    fn file_path(&self, dir: &Path, extension: &str) -> PathBuf {
+        dir.join(format!("{}.{extension}", &self.0.to_hex()[..24]))
     }
 }
 
@@ -68,7 +76,7 @@ pub struct CachedPlan {
 #[must_use]
 pub fn load(dir: &Path, key: &PlanKey, inputs: &CompileInputs) -> Option<CachedPlan> {
     let bytes = std::fs::read(key.plan_path(dir)).ok()?;
-    let mut reader = ValueReader::new(checked_body(&bytes)?);
+    let mut reader = ValueReader::new(checked_body(MAGIC, &bytes)?);
     if reader.read_bytes(blake3::OUT_LEN)? != key.0.as_bytes() || !trace::still_valid(&mut reader, inputs)? {
         return None;
     }
@@ -81,7 +89,7 @@ pub fn load(dir: &Path, key: &PlanKey, inputs: &CompileInputs) -> Option<CachedP
 #[must_use]
 pub fn newest(dir: &Path, max_bytes: u64) -> Option<Plan> {
     let entries = std::fs::read_dir(dir).ok()?.filter_map(Result::ok);
-    let plans = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "plan"));
+    let plans = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == PLAN_EXTENSION));
     let dated = plans.filter_map(|entry| {
         let meta = entry.metadata().ok()?;
         Some((meta.modified().ok()?, meta.len(), entry.path()))
@@ -91,16 +99,16 @@ pub fn newest(dir: &Path, max_bytes: u64) -> Option<Plan> {
         return None;
     }
     let bytes = std::fs::read(path).ok()?;
-    let mut reader = ValueReader::new(checked_body(&bytes)?);
+    let mut reader = ValueReader::new(checked_body(MAGIC, &bytes)?);
     reader.read_bytes(blake3::OUT_LEN)?;
     trace::skip(&mut reader)?;
     reader.read_value()?;
     Plan::from_bytes(&mut reader)
 }
 
-/// What follows the checksum of a cached plan; none when it is damaged.
-fn checked_body(bytes: &[u8]) -> Option<&[u8]> {
-    let (sum, body) = bytes.strip_prefix(MAGIC)?.split_at_checked(blake3::OUT_LEN)?;
+/// What follows the checksum of a cached file; none when it is damaged.
+fn checked_body<'b>(magic: &[u8], bytes: &'b [u8]) -> Option<&'b [u8]> {
+    let (sum, body) = bytes.strip_prefix(magic)?.split_at_checked(blake3::OUT_LEN)?;
     (*blake3::hash(body).as_bytes() == *sum).then_some(body)
 }
 
@@ -123,26 +131,43 @@ pub fn save(
     }
     pillar.to_bytes(&mut body);
     plan.to_bytes(&mut body);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    prune(dir)?;
-    let path = key.plan_path(dir);
-    let checksum = blake3::hash(&body);
-    // No sync: a torn file fails its checksum and is compiled again.
-    AtomicFile::cached(0o600).write(&path, &[MAGIC, checksum.as_bytes(), &body].concat())
+    write_checked(dir, &key.plan_path(dir), MAGIC, &body)
 }
 
-/// Makes room: the oldest go first.
-fn prune(dir: &Path) -> io::Result<()> {
+/// Writes a file of the cache: what it is, its checksum, and the body.
+fn write_checked(dir: &Path, path: &Path, magic: &[u8], body: &[u8]) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    prune(dir, path)?;
+    let checksum = blake3::hash(body);
+    // No sync: a torn file fails its checksum, and its content is made again.
+    AtomicFile::cached(0o600).write(path, &[magic, checksum.as_bytes(), body].concat())
+}
+
+/// Makes room for a file: the oldest of its kind go first.
+fn prune(dir: &Path, file: &Path) -> io::Result<()> {
     let mut all: Vec<(SystemTime, PathBuf)> = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        all.push((entry.metadata()?.modified()?, entry.path()));
+        // Temporary files that a crash left have no kind of their own.
+        if is_of_kind(&entry.path(), file) {
+            all.push((entry.metadata()?.modified()?, entry.path()));
+        }
     }
     all.sort_unstable();
     for (_, path) in all.iter().rev().skip(MAX_PLANS - 1) {
         std::fs::remove_file(path)?;
     }
     Ok(())
+}
+
+/// True unless it is a file of the other kind.
+fn is_of_kind(path: &Path, file: &Path) -> bool {
+    let kind = |path: &Path| match path.extension() {
+        Some(end) if end == PLAN_EXTENSION => Some(PLAN_EXTENSION),
+        Some(end) if end == rendered_texts::EXTENSION => Some(rendered_texts::EXTENSION),
+        _ => None,
+    };
+    kind(path).is_none_or(|own| kind(file) == Some(own))
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use zagent_states::file_tree::DirFiles;
 use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 use zagent_states::template_host::recorded_facts::RecordedFacts;
 
-struct Place {
-    dir: tempfile::TempDir,
-    colour: &'static str,
+pub(super) struct Place {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) colour: &'static str,
 }
 
 impl Place {
-    fn new(sls: &str) -> Self {
+    pub(super) fn new(sls: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for sub in ["states", "pillar"] {
             std::fs::create_dir(dir.path().join(sub)).unwrap();
@@ -29,11 +29,11 @@ impl Place {
         place
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(super) fn write(&self, path: &str, text: &str) {
         std::fs::write(self.dir.path().join(path), text).unwrap();
     }
 
-    fn inputs(&self) -> CompileInputs {
+    pub(super) fn inputs(&self) -> CompileInputs {
         let mut facts = Map::new();
         facts.insert("id", "web1");
         facts.insert("colour", self.colour);
@@ -58,7 +58,7 @@ impl Place {
         save(&self.kept(), &self.key(), &trace, (&plan, &compiler.pillar().unwrap()), now).unwrap();
     }
 
-    fn kept(&self) -> PathBuf {
+    pub(super) fn kept(&self) -> PathBuf {
         self.dir.path().join("kept")
     }
 

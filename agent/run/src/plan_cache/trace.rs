@@ -99,6 +99,12 @@ impl CompileTrace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The number of calls that were recorded.
+    #[must_use]
+    pub fn call_count(&self) -> usize {
+        self.entries().calls.len()
+    }
+
     /// Everything that was read so far.
     #[must_use]
     pub fn inputs(&self) -> Vec<TracedInput> {
@@ -118,6 +124,16 @@ impl CompileTrace {
 
     /// Serialises it; false when it must not be cached.
     pub fn to_bytes(&self, now: SystemTime, out: &mut Vec<u8>) -> bool {
+        let calls = self.entries().calls.clone();
+        self.write_entries(now, &calls, out)
+    }
+
+    /// The same without the calls: what they were for is not kept.
+    pub(super) fn to_bytes_without_calls(&self, now: SystemTime, out: &mut Vec<u8>) -> bool {
+        self.write_entries(now, &[], out)
+    }
+
+    fn write_entries(&self, now: SystemTime, calls: &[(FunctionCall, Digest)], out: &mut Vec<u8>) -> bool {
         let entries = self.entries();
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let now = u64::try_from(now).unwrap_or(u64::MAX);
@@ -147,8 +163,8 @@ impl CompileTrace {
             out.push(u8::from(whole.is_some()));
             out.extend_from_slice(whole.as_ref().map_or(&[][..], |d| d));
         }
-        write_varint(out, entries.calls.len() as u64);
-        for (call, digest) in &entries.calls {
+        write_varint(out, calls.len() as u64);
+        for (call, digest) in calls {
             write_text(out, &call.function);
             call.args.iter().cloned().collect::<Value>().to_bytes(out);
             call.kwargs.to_bytes(out);
@@ -211,7 +227,7 @@ fn read_trace(reader: &mut ValueReader<'_>, inputs: Option<&CompileInputs>) -> O
     Some(same)
 }
 
-fn value_digest(value: Option<&Value>) -> Digest {
+pub(super) fn value_digest(value: Option<&Value>) -> Digest {
     let mut bytes = Vec::new();
     if let Some(value) = value {
         value.to_bytes(&mut bytes);

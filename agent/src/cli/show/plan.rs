@@ -24,17 +24,27 @@ pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), AgentErro
     Ok(())
 }
 
-/// Chunks that a chunk waits for, nearest kinds first: index and kind.
-fn chunk_requisites(plan: &Plan, i: usize) -> Vec<(usize, &'static str)> {
-    plan.graph.edges.iter().filter(|e| e.to == i).map(|e| (e.from, e.kind.key())).collect()
+/// What every chunk waits for: index and kind, in the order of the edges.
+struct ChunkNeeds(Vec<Vec<(usize, &'static str)>>);
+
+impl ChunkNeeds {
+    /// Sorts the edges by their end, once for all chunks.
+    fn new(plan: &Plan) -> Self {
+        let mut needs = vec![Vec::new(); plan.chunks.len()];
+        for edge in &plan.graph.edges {
+            needs[edge.to].push((edge.from, edge.kind.key()));
+        }
+        Self(needs)
+    }
 }
 
 fn plan_json(plan: &Plan) -> serde_json::Value {
+    let all_needs = ChunkNeeds::new(plan);
     let state = |i: &usize| {
         let chunk = &plan.chunks[*i];
-        let needs: Vec<_> = chunk_requisites(plan, *i)
-            .into_iter()
-            .map(|(from, kind)| object!({"kind": kind, "state": plan.chunks[from].tag()}))
+        let needs: Vec<_> = all_needs.0[*i]
+            .iter()
+            .map(|(from, kind)| object!({"kind": kind, "state": plan.chunks[*from].tag()}))
             .collect();
         object!({
             "tag": chunk.tag(), "id": &*chunk.id, "function": format!("{}.{}", chunk.state, chunk.fun),
@@ -49,6 +59,7 @@ fn plan_json(plan: &Plan) -> serde_json::Value {
 
 fn plan_text(plan: &Plan, paint: Paint) -> String {
     let mut out = String::new();
+    let all_needs = ChunkNeeds::new(plan);
     for (number, level) in plan.graph.levels.iter().enumerate() {
         let together = if level.len() > 1 { format!(", {} together", level.len()) } else { String::new() };
         let _ = writeln!(out, "{}{}", paint.bold(format!("level {}", number + 1)), paint.dim(together));
@@ -61,7 +72,7 @@ fn plan_text(plan: &Plan, paint: Paint) -> String {
                 out,
                 "  {:width$}  {function}{check}{}",
                 sanitize(&chunk.id),
-                requisites_text(plan, *i, paint)
+                requisites_text(plan, &all_needs.0[*i], paint)
             );
         }
     }
@@ -74,8 +85,7 @@ fn plan_text(plan: &Plan, paint: Paint) -> String {
     out
 }
 
-fn requisites_text(plan: &Plan, i: usize, paint: Paint) -> String {
-    let needs = chunk_requisites(plan, i);
+fn requisites_text(plan: &Plan, needs: &[(usize, &'static str)], paint: Paint) -> String {
     if needs.is_empty() {
         return String::new();
     }

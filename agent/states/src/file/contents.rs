@@ -49,9 +49,23 @@ fn is_plain(text: &str) -> bool {
     if !text.is_empty() && !text.ends_with('\n') {
         return false;
     }
-    // One pass without a branch for nearly every text; only what is no ASCII, or odd, is looked at again.
-    let is_odd = |b: u8| b >= 0x80 || matches!(b, 0x0b..=0x0d | 0x1c..=0x1e);
-    !text.bytes().fold(false, |odd, b| odd | is_odd(b)) || !text.chars().any(|c| c != '\n' && is_line_end(c))
+    is_usual(text.as_bytes()) || !text.chars().any(|c| c != '\n' && is_line_end(c))
+}
+
+/// True for ASCII without control characters but tabs and line feeds: nearly every text. Eight bytes at a time, without a
+/// branch: this sees every byte of every file.
+fn is_usual(bytes: &[u8]) -> bool {
+    /// The top bit of each byte.
+    const TOP: u64 = 0x8080_8080_8080_8080;
+    // With the top bit of a byte unset, no sum reaches the next byte; otherwise the word is unusual anyway.
+    let unusual = |word: u64| {
+        let above_line_feed = word.wrapping_add(0x7575_7575_7575_7575);
+        let printable = word.wrapping_add(0x6060_6060_6060_6060);
+        (word | (above_line_feed & !printable)) & TOP
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let of_rest = rest.iter().fold(0, |all, byte| all | unusual(u64::from(*byte)));
+    words.iter().fold(of_rest, |all, word| all | unusual(u64::from_le_bytes(*word))) == 0
 }
 
 /// What ends a line for Python.
@@ -173,6 +187,18 @@ mod tests {
         match join_contents(&Value::Str(Arc::clone(&given)), true) {
             ContentBytes::Text(text) => assert!(Arc::ptr_eq(&text, &given)),
             other => panic!("copied: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_unusual_byte_is_seen_at_every_place() {
+        for byte in 0..=u8::MAX {
+            let is_unusual = byte >= 0x80 || (0x0b..0x20).contains(&byte);
+            for (length, at) in (1..20).flat_map(|length| (0..length).map(move |at| (length, at))) {
+                let mut bytes = vec![b'x'; length];
+                bytes[at] = byte;
+                assert_eq!(is_usual(&bytes), !is_unusual, "byte {byte:#x} at {at} of {length}");
+            }
         }
     }
 

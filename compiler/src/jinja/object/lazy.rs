@@ -84,6 +84,20 @@ impl LazyDict {
         value
     }
 
+    /// True when no template has changed what was fetched.
+    #[must_use]
+    pub fn is_as_fetched(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |value: &Value, data: &Data| super::to_value(value).is_ok_and(|value| value == *data);
+        match &state.full {
+            Some(full) => is_same(&Value::from_dyn_object(Arc::clone(full)), &self.source.all()),
+            None => state.seen.iter().all(|(key, value)| match (value, self.source.get(key)) {
+                (Some(value), Some(data)) => is_same(value, &data),
+                (value, data) => value.is_none() && data.is_none(),
+            }),
+        }
+    }
+
     /// All pairs.
     #[must_use]
     pub fn pairs(&self) -> Vec<(Value, Value)> {
