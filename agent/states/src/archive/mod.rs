@@ -20,9 +20,9 @@ use self::unpack_dir::UnpackDir;
 use crate::file::download::Downloader;
 use crate::file::hash::{DigestAlgorithm, FileDigest};
 use crate::file::owner::{Owner, OwnerIds};
+use crate::file::parents;
 use crate::file::sources;
 use crate::file::sources::{ContentLocation, DigestNames, FileSources, LocatedSource};
-use crate::file::{args, parents};
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
     StateModule,
@@ -48,7 +48,6 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 fn state_from_args(args: &ChunkArgs<'_>) -> BuildResult {
-    args::reject_signatures(args)?;
     let name = args.name();
     let to = Path::new(name.trim_end_matches('/'));
     if !to.is_absolute() {
@@ -250,16 +249,30 @@ impl ArchiveExtracted {
         };
         let hash_name = args.text("source_hash_name")?;
         let file = self.target.display().to_string();
-        let names = DigestNames { hash_name: hash_name.as_deref(), file: &file, source: &self.source_text };
+        let names = DigestNames {
+            hash_name: hash_name.as_deref(),
+            file: &file,
+            source: &self.source_text,
+            signatures: self.sources.signatures(),
+        };
         let sum = sources::source_digest(ctx, &self.chunk.env, &Downloader::read(&args), &hash, &names);
         Ok(Some(sum.map_err(StateError::new)?))
     }
 
-    /// The archive as a file of the machine.
+    /// The archive as a file of the machine, signed by whom it must be.
     fn fetch_archive(&self, ctx: &StateCtx<'_>) -> Result<LocalArchive, StateError> {
+        let archive = self.fetch_unverified(ctx)?;
+        let refused = |why| StateError::new(format!("Failed verifying the source file's signature: {why}"));
+        self.sources.verify_file_signature(ctx, &self.chunk.env, &archive.path()).map_err(refused)?;
+        Ok(archive)
+    }
+
+    fn fetch_unverified(&self, ctx: &StateCtx<'_>) -> Result<LocalArchive, StateError> {
         let env: &str = &self.chunk.env;
         let found = self.sources.locate_source(ctx, env, &self.target.display().to_string());
-        let (source, located) = found.map_err(StateError::new)?;
+        // Nothing is managed here, and Salt does not say so.
+        let plain = |e: String| StateError::new(e.strip_prefix("Unable to manage file: ").unwrap_or(&e));
+        let (source, located) = found.map_err(plain)?;
         let shown = redact_logins(&source.text);
         let io = |e: std::io::Error| StateError::new(format!("cannot keep {shown}: {e}"));
         let bytes = match located {

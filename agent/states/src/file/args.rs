@@ -53,14 +53,6 @@ pub(crate) fn reject_unsupported(args: &ChunkArgs<'_>, keys: &[&str]) -> Result<
     }
 }
 
-/// A failure for signatures that nobody here can check.
-///
-/// # Errors
-/// Fails when one is asked for.
-pub(crate) fn reject_signatures(args: &ChunkArgs<'_>) -> Result<(), StateError> {
-    reject_unsupported(args, &["signature", "source_hash_sig", "signed_by_any", "signed_by_all"])
-}
-
 /// Answers a watch: these states have no answer of their own, so they look again, and act when there is something to do.
 ///
 /// # Errors

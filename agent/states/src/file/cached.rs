@@ -6,10 +6,11 @@ use zagent_config::mask::redact_logins;
 
 use zagent_config::{Map, Value};
 
-use super::args::{reapply, reject_signatures, saltenv};
+use super::args::{reapply, saltenv};
 use super::download::Downloader;
 use super::hash::{DigestAlgorithm, FileDigest};
 use super::parents;
+use super::signature::Signatures;
 use super::sources::{self, ContentLocation, DigestNames, cached_path, parse_location};
 use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
@@ -25,6 +26,7 @@ struct FileCached {
     hash_name: Option<String>,
     skip_verify: bool,
     fetch: Downloader,
+    signatures: Signatures,
 }
 
 /// A copy that should not be kept.
@@ -36,7 +38,6 @@ struct FileNotCached {
 
 /// Makes `file.cached`.
 pub(crate) fn build_cached(args: &ChunkArgs<'_>) -> BuildResult {
-    reject_signatures(args)?;
     Ok(Box::new(FileCached {
         name: args.name(),
         env: saltenv(args)?,
@@ -44,6 +45,7 @@ pub(crate) fn build_cached(args: &ChunkArgs<'_>) -> BuildResult {
         hash_name: args.text("source_hash_name")?,
         skip_verify: args.flag("skip_verify", false),
         fetch: Downloader::read(args),
+        signatures: Signatures::read(args)?,
     }))
 }
 
@@ -64,7 +66,12 @@ impl FileCached {
             )));
         }
         let Some(hash) = self.hash.as_deref().filter(|_| !self.skip_verify) else { return Ok(None) };
-        let names = DigestNames { hash_name: self.hash_name.as_deref(), file: "", source: &self.name };
+        let names = DigestNames {
+            hash_name: self.hash_name.as_deref(),
+            file: "",
+            source: &self.name,
+            signatures: &self.signatures,
+        };
         sources::source_digest(ctx, &self.env, &self.fetch, hash, &names).map(Some).map_err(StateError::new)
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use zagent_config::Value;
 
-use super::args::{reapply, reject_signatures, reject_unsupported, saltenv, state_path};
+use super::args::{reapply, reject_unsupported, saltenv, state_path};
 use super::backup;
 use super::check_cmd::CheckCmd;
 use super::desired_content::{DesiredContent, RenderedContent};
@@ -23,7 +23,7 @@ use crate::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
     StateError, Verdict,
 };
-use zagent_host::fs::{FileKind, Stat};
+use zagent_host::fs::{FileKind, FileMeta, Stat};
 
 /// A file that should be so.
 #[derive(Debug)]
@@ -84,7 +84,6 @@ impl FileManaged {
 
     fn with_content(args: &ChunkArgs<'_>, desired: DesiredContent) -> Result<Self, StateError> {
         reject_unsupported(args, &["selinux"])?;
-        reject_signatures(args)?;
         let keep_mode =
             args.get("mode").and_then(Value::as_str).is_some_and(|m| m.eq_ignore_ascii_case("keep"));
         if keep_mode && desired.is_specified() && desired.sources().is_none() {
@@ -206,6 +205,16 @@ impl FileManaged {
             FileKind::Dir => Err(StateError::new(format!("Specified target {path} is a directory"))),
             _ => Err(StateError::new(format!("Specified target {path} is not a regular file"))),
         }
+    }
+
+    /// Refuses a content of a source that nobody signed who should have, and what `check_cmd` does not like.
+    fn verify_new_content(&self, ctx: &StateCtx<'_>, bytes: &[u8], meta: FileMeta) -> Result<(), StateError> {
+        if let Some(sources) = self.desired.sources() {
+            sources
+                .verify_signature(ctx, &self.env, bytes)
+                .map_err(|error| StateError::new(format!("Failed checking new file's signature: {error}")))?;
+        }
+        self.check_cmd.as_ref().map_or(Ok(()), |check| check.run(ctx, bytes, meta))
     }
 
     /// Where the file really is: at the end of the links that lead to it.

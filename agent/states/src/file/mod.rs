@@ -36,6 +36,7 @@ pub(crate) mod recurse;
 pub mod rename;
 pub(crate) mod retention;
 pub(crate) mod sequence_matcher;
+pub(crate) mod signature;
 pub mod sources;
 pub mod symlink;
 #[cfg(test)]

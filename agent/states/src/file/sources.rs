@@ -10,6 +10,7 @@ use zagent_config::Value;
 
 use super::download::{self, Downloader};
 use super::hash::{FileDigest, invalid_digest};
+use super::signature::Signatures;
 use crate::{ChunkArgs, StateCtx, StateError};
 use zagent_config::error_chain;
 use zagent_host::fs::{FileKind, Stat};
@@ -92,6 +93,7 @@ pub(crate) struct FileSources {
     /// `keep_source: false`: a download is not kept once it was used.
     discard_download: bool,
     fetch: Downloader,
+    signatures: Signatures,
 }
 
 /// A source that was found, with what it holds.
@@ -146,6 +148,7 @@ impl FileSources {
             skip_verify: args.flag("skip_verify", false),
             discard_download: !args.flag("keep_source", true),
             fetch: Downloader::read(args),
+            signatures: Signatures::read(args)?,
         }))
     }
 
@@ -180,6 +183,36 @@ impl FileSources {
                 self.fetch.remove_cached(ctx, env, url);
             }
         }
+    }
+
+    /// Checks who signed a content, where the state says who must have.
+    ///
+    /// # Errors
+    /// Fails in Salt's words when nobody did who should.
+    pub(crate) fn verify_signature(&self, ctx: &StateCtx<'_>, env: &str, bytes: &[u8]) -> Result<(), String> {
+        let Some(origin) = &self.signatures.content else { return Ok(()) };
+        let fetch = |text: &str| fetch_newest(ctx, env, self.fetch, text);
+        self.signatures.verify_bytes(ctx, bytes, origin, &fetch)
+    }
+
+    /// Checks who signed a file of the machine, where the state says who must have.
+    ///
+    /// # Errors
+    /// Fails in Salt's words when nobody did who should.
+    pub(crate) fn verify_file_signature(
+        &self,
+        ctx: &StateCtx<'_>,
+        env: &str,
+        file: &Path,
+    ) -> Result<(), String> {
+        let Some(origin) = &self.signatures.content else { return Ok(()) };
+        let fetch = |text: &str| fetch_newest(ctx, env, self.fetch, text);
+        self.signatures.verify_file(ctx, file, origin, &fetch)
+    }
+
+    /// The signatures that it must have.
+    pub(crate) const fn signatures(&self) -> &Signatures {
+        &self.signatures
     }
 
     /// The first source as it is written.
@@ -375,7 +408,12 @@ impl FileSources {
             env,
             &self.fetch,
             hash,
-            &DigestNames { hash_name: self.hash_name.as_deref(), file, source: url },
+            &DigestNames {
+                hash_name: self.hash_name.as_deref(),
+                file,
+                source: url,
+                signatures: &self.signatures,
+            },
         )
         .map_err(|error| format!("Unable to manage file: {error}"))
     }
@@ -390,6 +428,8 @@ pub(crate) struct DigestNames<'n> {
     pub file: &'n str,
     /// Where it comes from.
     pub source: &'n str,
+    /// Who must have signed the list.
+    pub(crate) signatures: &'n Signatures,
 }
 
 /// The digest that `source_hash` gives: written out, or in a list of digests.
@@ -417,9 +457,20 @@ pub(crate) fn source_digest(
         ContentLocation::Foreign(_) => return Err(invalid_digest(hash)),
         ContentLocation::Local(written) => return FileDigest::read(written),
     };
+    if let Some(origin) = &names.signatures.digests {
+        let get = |text: &str| fetch_newest(ctx, env, *fetch, text);
+        names.signatures.verify_bytes(ctx, &list, origin, &get)?;
+    }
     let list = String::from_utf8_lossy(&list);
     FileDigest::find_in_list(&list, names.hash_name, names.file, names.source)
         .ok_or_else(|| invalid_digest(hash))
+}
+
+/// A signature or a key: whatever is kept of an address, it is asked for again.
+fn fetch_newest(ctx: &StateCtx<'_>, env: &str, fetch: Downloader, text: &str) -> Result<Vec<u8>, String> {
+    let fetch = Downloader { use_etag: true, ..fetch };
+    let sources = FileSources { fetch, ..FileSources::without_verification(text.into()) };
+    sources.find_source(ctx, env, text).map(|found| found.bytes.to_vec())
 }
 
 fn parse_item(value: &Value) -> Option<FileSource> {

@@ -39,8 +39,10 @@ impl FileManaged {
     ) -> Result<ApplyResult, StateError> {
         let path = self.resolve_target(ctx)?;
         let meta = self.perms.meta(ctx.machine)?;
-        if let Some(check) = &self.check_cmd {
-            check.run(ctx, &made.bytes, meta)?;
+        if is_same {
+            self.check_cmd.as_ref().map_or(Ok(()), |check| check.run(ctx, &made.bytes, meta))?;
+        } else {
+            self.verify_new_content(ctx, &made.bytes, meta)?;
         }
         let mut done = ApplyResult::new(format!("File {} updated", self.path.display()), Map::new());
         if is_same {
@@ -70,9 +72,7 @@ impl FileManaged {
         made: &RenderedContent,
     ) -> Result<ApplyResult, StateError> {
         let mut meta = self.perms.meta(ctx.machine)?;
-        if let Some(check) = &self.check_cmd {
-            check.run(ctx, &made.bytes, meta)?;
-        }
+        self.verify_new_content(ctx, &made.bytes, meta)?;
         let (mut changes, shown) = self.link_changes(ctx, &made.bytes)?;
         if let Some(led) = ctx.fs.stat(&self.path)? {
             meta.mode = meta.mode.or(Some(led.mode));
@@ -92,9 +92,7 @@ impl FileManaged {
         let path = self.resolve_target(ctx)?;
         let meta = self.perms.meta(ctx.machine)?;
         let bytes = made.map_or(&[][..], |made| &made.bytes);
-        if let Some(check) = &self.check_cmd {
-            check.run(ctx, bytes, meta)?;
-        }
+        self.verify_new_content(ctx, bytes, meta)?;
         if !parents::parent_exists(ctx, &path)? {
             if !self.makedirs {
                 return Err(StateError::new("Parent directory not present"));
