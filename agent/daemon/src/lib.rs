@@ -22,6 +22,7 @@ pub mod pages;
 pub mod plan_file;
 pub mod plan_run;
 pub mod repo_layout;
+pub mod resource_agent;
 pub mod resource_run;
 pub mod run_output;
 pub(crate) mod sd_notify;

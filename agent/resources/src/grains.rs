@@ -1,12 +1,11 @@
 //! A resource in, its grains out: what it says about itself, kept until somebody refreshes it.
 
-use zagent_config::Map;
 use zagent_config::resources::ResourceConfig;
+use zagent_config::{Map, Value};
 use zagent_host::Machine;
 use zagent_host::facts::{FactSources, Facts, Grains};
 use zagent_states::template_host::recorded_facts::parse_facts;
 
-use crate::inventory::SSH_UNSUPPORTED;
 use crate::{Resource, ResourceError, ResourceStore, dummy};
 
 /// Whether kept grains will do.
@@ -32,7 +31,15 @@ impl Resource {
         {
             return Ok(grains);
         }
-        let grains = self.collect_grains()?;
+        let grains = match (self.collect_grains(), &self.link) {
+            // A host that is down has an id and a type: targets that ask for more do not match it.
+            (Err(_), Some(link)) if wanted == GrainsUse::Kept => {
+                let mut grains = Map::from_iter([("host", Value::from(link.host().host.as_str()))]);
+                self.add_identity(&mut grains);
+                return Ok(grains);
+            }
+            (collected, _) => collected?,
+        };
         // A dry run below a root that cannot be written still has its grains.
         if let Err(error) = store.keep_grains(&self.declared, &grains) {
             tracing::debug!(error = zagent_config::error_chain(&error), "grains of a resource are not kept");
@@ -54,7 +61,12 @@ impl Resource {
                 self.add_identity(&mut grains);
                 Ok(grains)
             }
-            (ResourceConfig::Ssh(_), _) => Err(ResourceError::Unreachable(SSH_UNSUPPORTED.into())),
+            (ResourceConfig::Ssh(_), _) => {
+                let link = self.link.as_ref().ok_or_else(|| self.no_loader())?;
+                let mut grains = link.grains(&self.name().id).map_err(ResourceError::Unreachable)?;
+                self.add_identity(&mut grains);
+                Ok(grains)
+            }
             (ResourceConfig::Custom(_), Some(program)) => program.grains(self.name()),
             (ResourceConfig::Custom(_), None) => Err(self.no_loader()),
         }

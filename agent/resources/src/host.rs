@@ -7,6 +7,7 @@ use zagent_compiler::{BASE_ENV, CallError, Cipher, FileStamp, FileTree, Function
 use zagent_config::Value;
 use zagent_config::mask::Secret;
 use zagent_config::resources::ResourceConfig;
+use zagent_states::functions;
 use zagent_states::template_host::live_host::LiveHost;
 
 use crate::dummy::{self, Dummy};
@@ -14,6 +15,8 @@ use crate::{Resource, ResourceStore, custom};
 
 /// The folder of external state modules in a tree.
 const STATES_FOLDER: &str = "_states/";
+/// The function that tells whether a target answers.
+const PING: &str = "test.ping";
 
 /// A resource, as the compiler asks it.
 pub struct ResourceHost {
@@ -39,6 +42,9 @@ impl ResourceHost {
     #[must_use]
     pub fn call_own(&self, call: &FunctionCall) -> Option<Result<Value, CallError>> {
         let name = self.resource.name();
+        if let Some(link) = self.resource.link.as_ref().filter(|_| call.function == PING) {
+            return Some(link.connect().map(|()| true.into()).map_err(CallError::Failed));
+        }
         if let Some(program) = &self.resource.program {
             return program.call(name, call);
         }
@@ -59,11 +65,17 @@ impl TemplateHost for ResourceHost {
     }
 
     fn call(&self, call: &FunctionCall) -> Result<Value, CallError> {
-        self.call_own(call).unwrap_or_else(|| self.inner.call(call))
+        self.call_own(call).unwrap_or_else(|| match &self.resource.link {
+            Some(link) => link.call(call, false),
+            None => self.inner.call(call),
+        })
     }
 
     fn call_mutating(&self, call: &FunctionCall) -> Result<Value, CallError> {
-        self.call_own(call).unwrap_or_else(|| self.inner.call_mutating(call))
+        self.call_own(call).unwrap_or_else(|| match &self.resource.link {
+            Some(link) => link.call(call, true),
+            None => self.inner.call_mutating(call),
+        })
     }
 
     fn manager(&self) -> Option<Arc<dyn TemplateHost>> {
@@ -75,6 +87,11 @@ impl TemplateHost for ResourceHost {
     }
 
     fn functions(&self) -> Vec<&'static str> {
+        if let Some(link) = &self.resource.link {
+            // Without an answer nothing is known to be there, and a call says why.
+            let names = link.functions().unwrap_or_default();
+            return functions::names_among(&names);
+        }
         let mut names = self.inner.functions();
         match (&self.resource.program, &self.resource.declared.config) {
             (Some(program), _) => names.extend(program.functions.iter().map(|name| static_name(name))),

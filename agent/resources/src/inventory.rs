@@ -1,6 +1,7 @@
 //! A pillar and a state tree in, the resources that this node manages out, in the order of the pillar.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use zagent_compiler::FileTree;
 use zagent_config::Value;
@@ -11,10 +12,7 @@ use zagent_host::Machine;
 
 use crate::ResourceError;
 use crate::custom::{self, CustomLimits, CustomProgram};
-
-/// Why an ssh resource cannot be used.
-pub(crate) const SSH_UNSUPPORTED: &str =
-    "No resource loader for type 'ssh': this version cannot reach ssh resources";
+use crate::ssh::{SshLink, SshSettings};
 
 /// One resource.
 #[derive(Clone, Debug)]
@@ -23,6 +21,8 @@ pub struct Resource {
     pub declared: DeclaredResource,
     /// The executable of its type, for a type of its own.
     pub program: Option<CustomProgram>,
+    /// The way to it, for an ssh host.
+    pub link: Option<Arc<SshLink>>,
 }
 
 /// All resources of a node.
@@ -48,6 +48,8 @@ pub struct DiscoverySources<'a> {
     pub machine: &'a Machine,
     /// Limits for executables.
     pub limits: CustomLimits,
+    /// What ssh hosts share.
+    pub ssh: &'a Arc<SshSettings>,
 }
 
 impl Inventory {
@@ -65,7 +67,13 @@ impl Inventory {
             Vec::new()
         });
         let Declaration { resources, custom } = Declaration::read(sources.pillar, sources.key, &types)?;
-        let plain = resources.into_iter().map(|declared| Resource { declared, program: None });
+        let plain = resources.into_iter().map(|declared| {
+            let link = match &declared.config {
+                ResourceConfig::Ssh(host) => Some(Arc::new(SshLink::new(host, sources.machine, sources.ssh))),
+                _ => None,
+            };
+            Resource { declared, program: None, link }
+        });
         let mut resources: Vec<Resource> = plain.collect();
         for declared in custom {
             let loaded =
@@ -77,6 +85,7 @@ impl Inventory {
                         config: ResourceConfig::Custom(declared.config.clone()),
                     },
                     program: Some(program.clone()),
+                    link: None,
                 })),
                 Err(error) => problems.push(zagent_config::error_chain(&error)),
             }
@@ -110,7 +119,8 @@ impl Resource {
             ResourceConfig::Custom(_) if self.program.is_some() => Ok(node.clone()),
             ResourceConfig::Custom(_) => Err(self.no_loader()),
             ResourceConfig::Chroot(root) => Machine::at_root(root).map_err(ResourceError::Root),
-            ResourceConfig::Ssh(_) => Err(ResourceError::Unreachable(SSH_UNSUPPORTED.into())),
+            // Its states and functions run on it. Here only what compiling asks of the node remains, such as keys.
+            ResourceConfig::Ssh(_) => Ok(node.clone()),
         }
     }
 
@@ -119,6 +129,9 @@ impl Resource {
     /// # Errors
     /// Fails when it does not, and says why.
     pub fn ping(&self, node: &Machine) -> Result<(), ResourceError> {
+        if let Some(link) = &self.link {
+            return link.connect().map_err(ResourceError::Unreachable);
+        }
         match (&self.declared.config, &self.program) {
             (ResourceConfig::Custom(_), Some(program)) => match program.ping(self.name())? {
                 true => Ok(()),

@@ -12,6 +12,7 @@ pub mod grains;
 pub mod host;
 pub mod inventory;
 pub mod merge;
+pub mod ssh;
 pub mod store;
 
 pub use host::ResourceHost;

@@ -9,6 +9,11 @@ pub trait RunProgress: Send + Sync {
 
     /// A state has ended.
     fn finished(&self, outcome: &StateOutcome);
+
+    /// A resource has come to a state, or to its end. Its outcomes are told when all resources have ended.
+    fn resource_moved(&self, resource: &str, tag: Option<&str>) {
+        let _ = (resource, tag);
+    }
 }
 
 /// Tells nobody.

@@ -31,6 +31,7 @@ mod quarantine;
 mod release;
 mod report;
 mod resource;
+mod resource_agent;
 mod resource_args;
 mod revert;
 mod rollout;
@@ -69,6 +70,7 @@ use crate::output::{Colour, ReportFormat, Ui, json, yaml};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::node_settings as settings;
 use zagent_daemon::run_output::Messages;
+use zagent_resources::ssh::command::ASKPASS_VARIABLE;
 
 /// GitOps for hosts: Salt states from Git, compiled and converged on the node
 #[derive(Debug, Parser)]
@@ -164,6 +166,9 @@ enum CliCommand {
     Report(report::ReportArgs),
     /// List and examine the systems that this node manages
     Resource(resource::ResourceCommandArgs),
+    /// Answer the node that manages this machine, on standard input and output
+    #[command(hide = true)]
+    ResourceAgent(resource_agent::ResourceAgentArgs),
     /// Keep the agent running and take part in binary rollouts
     Watchdog(watchdog::WatchdogArgs),
     /// Install, remove or show the agent's binary, or roll back to the previous one
@@ -294,7 +299,11 @@ impl CliCommand {
             Self::Init(args) => args.format().into(),
             Self::Version(args) => args.format().into(),
             Self::Demo(args) => args.format(),
-            Self::Turn(_) | Self::Completions(_) | Self::Man(_) | Self::Function(_) => ReportFormat::Text,
+            Self::Turn(_)
+            | Self::ResourceAgent(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Function(_) => ReportFormat::Text,
         }
     }
 
@@ -325,6 +334,7 @@ impl CliCommand {
             Self::Node(args) => args.run(ui),
             Self::Report(args) => args.run(ui),
             Self::Resource(args) => args.run(ui),
+            Self::ResourceAgent(args) => args.run(ui),
             Self::Watchdog(args) => args.run(ui),
             Self::Own(args) => args.run(ui),
             Self::Check(args) => args.run(ui),
@@ -351,6 +361,11 @@ impl CliCommand {
 /// Runs the program with the arguments and streams of the process.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(file) = std::env::var_os(ASKPASS_VARIABLE) {
+        let answer = resource_agent::answer_prompt(&file, std::env::args_os());
+        let printed = answer.map(|answer| std::io::stdout().write_all(answer.as_bytes()));
+        return if matches!(printed, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let watched = std::io::stderr().is_terminal();
     let terminal = (colour && std::io::stdout().is_terminal(), colour && watched);
@@ -362,6 +377,11 @@ pub fn main() -> ExitCode {
         .with_journal(crate::log::is_journal());
     let exit = run_with_ui(std::env::args_os(), ui, terminal);
     ExitCode::from(exit_code::code(exit))
+}
+
+/// Standard output as bytes, for a command that talks to another program.
+fn standard_output() -> Box<dyn Write + Send> {
+    Box::new(std::io::stdout())
 }
 
 /// Runs one command line; `terminal` says whether stdout and stderr are terminals that may use colour.

@@ -12,8 +12,8 @@ use crate::output::{OutputFormat, TextTable, Tone, Ui, json, pluralize, yaml};
 use zagent_daemon::compile_job::CompileJob;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::resource_run::{ResourceSet, TargetText};
+use zagent_resources::Resource;
 use zagent_resources::grains::GrainsUse;
-use zagent_resources::{Resource, ResourceStore};
 
 /// List and examine the systems that this node manages
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ enum ResourceVerb {
     Ping(TargetArgs),
     /// Collect the grains of resources again
     Refresh(TargetArgs),
-    /// Remove everything that is kept about a resource: grains, undo journals, downloads
+    /// Remove everything that is kept about a resource, here and on it: grains, undo journals, downloads, the agent
     Forget(IdArgs),
 }
 
@@ -225,9 +225,12 @@ fn unknown<'n>(text: &str, known: impl Iterator<Item = &'n ResourceName>) -> Age
 
 /// Forgets a resource, declared or not: what is kept outlives its declaration.
 fn forget(args: &IdArgs, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
-    let job = args.place.tree.job_without_states()?;
-    let store = ResourceStore::new(&job.settings.paths());
-    let known = store.known();
+    let (_, set) = args.place.discover(GrainsUse::Kept, ui)?;
+    let store = set.store();
+    let mut known = store.known();
+    known.extend(set.resources().iter().map(|resource| resource.name().clone()));
+    known.sort();
+    known.dedup();
     let is_it = |name: &&ResourceName| name.id == args.resource || name.to_string() == args.resource;
     let meant: Vec<&ResourceName> = known.iter().filter(is_it).collect();
     let name = match meant.as_slice() {
@@ -241,6 +244,12 @@ fn forget(args: &IdArgs, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         }
     };
     store.forget(name).map_err(|error| AgentError::failed(zagent_config::error_chain(&error)))?;
+    // Found by its whole name: one of another type may have the same id.
+    let link = set.resources().iter().find(|resource| resource.name() == name).and_then(|r| r.link.as_ref());
+    if let Some(Err(why)) = link.map(|link| link.forget()) {
+        let message = format!("what was kept here about {name} is removed, but not what is on it: {why}");
+        return Err(AgentError::failed(message));
+    }
     let words = format!("everything that was kept about {name} is removed\n");
     args.place.print(&words, &object!({"success": true, "forgotten": name.to_string()}), ui);
     Ok(ExitStatus::Success)

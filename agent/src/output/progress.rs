@@ -82,6 +82,8 @@ pub struct TerminalProgress {
 #[derive(Default)]
 struct RunningStates {
     tags: VecDeque<String>,
+    /// The resources that run, each with the state that it has come to.
+    resources: VecDeque<(String, String)>,
     failed: usize,
 }
 
@@ -108,9 +110,11 @@ impl TerminalProgress {
     }
 
     fn update_message(&self, running: &RunningStates) {
+        let states = running.tags.iter().map(|tag| state_label(tag));
+        let resources = running.resources.iter().map(|(id, tag)| format!("{id}: {}", state_label(tag)));
         let names: Vec<String> =
-            running.tags.iter().take(MAX_NAMED).map(|t| sanitize(&state_label(t))).collect();
-        let more = running.tags.len().saturating_sub(MAX_NAMED);
+            states.chain(resources).take(MAX_NAMED).map(|label| sanitize(&label)).collect();
+        let more = (running.tags.len() + running.resources.len()).saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let failed = if running.failed > 0 { format!("{} failed  ", running.failed) } else { String::new() };
         self.bar.set_message(format!("{failed}{}{more}", names.join(", ")).replace('\n', " "));
@@ -139,7 +143,18 @@ impl RunProgress for TerminalProgress {
             running.tags.remove(place);
         }
         running.failed += usize::from(outcome.status() == StateStatus::Failed);
-        self.bar.inc(1);
+        // A resource counts as one, when it is done.
+        self.bar.inc(u64::from(outcome.resource.is_none()));
+        self.update_message(&running);
+    }
+
+    fn resource_moved(&self, resource: &str, tag: Option<&str>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.resources.retain(|(id, _)| id != resource);
+        match tag {
+            Some(tag) => running.resources.push_back((resource.to_owned(), tag.to_owned())),
+            None => self.bar.inc(1),
+        }
         self.update_message(&running);
     }
 }

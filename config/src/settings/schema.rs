@@ -288,6 +288,7 @@ pub(super) const KEYS: &[SettingKey] = &[
     ),
     key("resources.timeout", TIMEOUT, SettingDefault::Time(d::RESOURCE_TIMEOUT)),
     key("resources.max_output", BYTES, SettingDefault::Size(d::RESOURCE_OUTPUT)),
+    key("resources.binaries", SettingKind::Path, SettingDefault::Unset),
 ];
 
 /// Finds a key by its path.

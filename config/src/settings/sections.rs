@@ -389,6 +389,8 @@ pub struct ResourceSettings {
     pub timeout: Duration,
     /// Maximum size of what one resource may answer to one call, in bytes.
     pub max_output: u64,
+    /// The directory of programs for ssh resources, by machine: `zagent-aarch64`.
+    pub binaries: Option<PathBuf>,
 }
 
 /// A webhook that is called about runs.
@@ -606,6 +608,7 @@ impl ResourceSettings {
             jobs: all.count("resources.jobs"),
             timeout: all.time("resources.timeout"),
             max_output: all.size("resources.max_output") as u64,
+            binaries: all.path_if("resources.binaries"),
         }
     }
 }

@@ -5,8 +5,10 @@
 
 mod call;
 mod parallel;
+mod remote;
 mod resource_job;
 mod run;
+pub(crate) mod run_settings;
 mod selection;
 
 pub use self::call::{FunctionReply, call_on_node, call_on_targets};

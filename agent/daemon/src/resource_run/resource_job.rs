@@ -62,13 +62,17 @@ impl NodeContext {
         }
     }
 
+    /// Whether templates may run commands of their own.
+    pub(super) fn commands_allowed(&self) -> bool {
+        self.settings.cmd_run == TemplatePermission::Allow
+    }
+
     /// The job of one resource.
     pub(super) fn resource_job(&self, resource: &Resource, grains: &Map) -> Result<ResourceJob, String> {
         let name = resource.name();
         let machine = resource.machine(&self.machine).map_err(|error| error_chain(&error))?;
-        let machine = machine
-            .allow_commands(self.settings.cmd_run == TemplatePermission::Allow)
-            .timeout(self.settings.limits.program_timeout);
+        let machine =
+            machine.allow_commands(self.commands_allowed()).timeout(self.settings.limits.program_timeout);
         let live = LiveHostSettings {
             external_pillar: self.settings.ext_pillar.clone(),
             external_tops: self.settings.master_tops.clone(),

@@ -12,11 +12,11 @@ use zagent_config::{Diagnostic, Value};
 use zagent_host::CancelToken;
 use zagent_resources::{ResourceOutcome, fold};
 use zagent_run::{
-    ManagingNode, NoProgress, RunMode, RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher,
-    StateOutcome,
+    ManagingNode, RunMode, RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher, StateOutcome,
 };
 
 use super::parallel;
+use super::remote::RemoteRun;
 use super::resource_job::NodeContext;
 use super::selection::{ResourceSet, Selection};
 use crate::compile_job::{CompileJob, PlanWithPillar};
@@ -155,7 +155,10 @@ pub fn run_on_targets(run: TargetRun<'_>, output: &mut dyn RunOutput) -> Result<
     };
     let context = NodeContext::new(job, run.set);
     let run = TargetRun { planned: None, ..run };
-    let states = node_plan.plan.chunks.len() * usize::from(run.selection.node);
+    let states = match run.selection.node {
+        true => node_plan.plan.chunks.len() + run.selection.resources().len(),
+        false => run.selection.resources().len(),
+    };
     let mut ended = None;
     let mut converge =
         |progress: &dyn RunProgress| ended = Some(run.converge(&context, &node_plan, progress));
@@ -214,8 +217,13 @@ impl TargetRun<'_> {
             trigger: self.trigger,
             cancel: self.cancel,
             run: &place.run,
+            progress,
         };
-        let ran = parallel::for_each(self.selection.resources(), jobs, |index| worker.run(*index));
+        let ran = parallel::for_each(self.selection.resources(), jobs, |index| {
+            let ran = worker.run(*index);
+            progress.resource_moved(&self.set.resources()[*index].name().id, None);
+            ran
+        });
         let (mut outcomes, mut warnings) = (Vec::new(), Vec::new());
         for (name, ran) in self.set.names(self.selection.resources()).into_iter().zip(ran) {
             let states = ran.map(|(states, more)| {
@@ -255,6 +263,20 @@ impl TargetRun<'_> {
     }
 }
 
+/// One resource of a run, as somebody who watches sees it.
+struct ResourceProgress<'a> {
+    all: &'a dyn RunProgress,
+    resource: &'a str,
+}
+
+impl RunProgress for ResourceProgress<'_> {
+    fn started(&self, _index: usize, tag: &str) {
+        self.all.resource_moved(self.resource, Some(tag));
+    }
+
+    fn finished(&self, _outcome: &StateOutcome) {}
+}
+
 /// What the runs of all resources share; unlike the compile job of the node, threads may share it.
 struct ResourceWorker<'a> {
     context: &'a NodeContext,
@@ -264,6 +286,7 @@ struct ResourceWorker<'a> {
     trigger: RunTrigger,
     cancel: &'a Arc<CancelToken>,
     run: &'a str,
+    progress: &'a dyn RunProgress,
 }
 
 impl ResourceWorker<'_> {
@@ -271,6 +294,9 @@ impl ResourceWorker<'_> {
     fn run(&self, index: usize) -> Result<(Vec<StateOutcome>, Vec<Diagnostic>), String> {
         let (start, context, run) = (Timestamp::now(), self.context, self.run);
         let resource = &self.set.resources()[index];
+        if let Some(link) = &resource.link {
+            link.connect()?;
+        }
         let grains = self.set.grains(index)?;
         let own = context.resource_job(resource, grains)?;
         let (planned, warnings) = self.request.plan(&own.job).map_err(|error| error.summary())?;
@@ -293,6 +319,23 @@ impl ResourceWorker<'_> {
         let manager =
             ManagingNode { machine: &context.machine, host: &host, paths: &paths, journal: &journal };
         let mask = own.job.run_mask_with(&planned, &context.secrets);
+        let progress = ResourceProgress { all: self.progress, resource: &resource.name().id };
+        if let Some(link) = &resource.link {
+            let remote = RemoteRun {
+                context,
+                own: &own,
+                link,
+                planned: &planned,
+                grains,
+                order: &order,
+                trigger: self.trigger,
+                cancel: &cancel,
+                run,
+                mask: &mask,
+                progress: &progress,
+            };
+            return Ok((remote.run()?, warnings));
+        }
         let place = RunPlace { run: run.to_owned(), mask, manager: Some(manager) };
         let plan_run = PlanRun {
             job: &own.job,
@@ -301,7 +344,7 @@ impl ResourceWorker<'_> {
             trigger: self.trigger,
             cancel: &cancel,
         };
-        let report = plan_run.converge(&NoProgress, &place).map_err(|error| error.summary())?;
+        let report = plan_run.converge(&progress, &place).map_err(|error| error.summary())?;
         Ok((report.states, warnings))
     }
 }

@@ -1,15 +1,18 @@
 //! A compile job in, the resources of its node out; with a target, those that are meant, and whether the node is.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use zagent_config::codes::pillar as codes;
 use zagent_config::resources::{DeclarationError, ResourceName};
-use zagent_config::settings::ResourceSettings;
+use zagent_config::settings::{ResourceSettings, TemplatePermission};
 use zagent_config::target::{MatchKind, SubjectRole, Target, TargetError, TargetSubject};
 use zagent_config::{Diagnostic, Diagnostics, Map, Pos, Value, error_chain};
 use zagent_resources::custom::CustomLimits;
 use zagent_resources::grains::GrainsUse;
 use zagent_resources::inventory::DiscoverySources;
+use zagent_resources::ssh::SshSettings;
+use zagent_resources::ssh::binary::AgentBinaries;
+use zagent_resources::ssh::session::SessionLimits;
 use zagent_resources::{Inventory, Resource, ResourceStore};
 
 use super::parallel;
@@ -91,12 +94,18 @@ impl ResourceSet {
         messages: &mut dyn Messages,
     ) -> Result<Self, AgentError> {
         let pillar = job.compiler.pillar()?;
-        let ResourceSettings { timeout, max_output, jobs, .. } = job.settings.resources;
+        let ResourceSettings { timeout, max_output, jobs, ref binaries, .. } = job.settings.resources;
         let paths = job.settings.paths();
         let limits = CustomLimits {
             timeout: timeout.min(job.settings.limits.program_timeout),
             max_output: usize::try_from(max_output).unwrap_or(usize::MAX),
         };
+        let ssh = Arc::new(SshSettings {
+            binaries: AgentBinaries::new(binaries.clone()),
+            limits: SessionLimits { timeout, max_output: limits.max_output },
+            commands_allowed: job.settings.cmd_run == TemplatePermission::Allow,
+            program_timeout: job.settings.limits.program_timeout,
+        });
         let sources = DiscoverySources {
             pillar: &pillar,
             key: &job.settings.resources_key,
@@ -104,6 +113,7 @@ impl ResourceSet {
             cache: &paths.downloads(),
             machine: &job.machine,
             limits,
+            ssh: &ssh,
         };
         let inventory = Inventory::discover(&sources).map_err(|errors| declaration_errors(job, errors))?;
         inventory.problems.iter().for_each(|problem| messages.warn(problem));

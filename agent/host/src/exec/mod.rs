@@ -12,6 +12,7 @@
 
 pub mod builtin_test;
 pub mod cancel;
+pub mod dialog;
 pub mod shell_preview;
 pub mod shell_words;
 
@@ -31,6 +32,7 @@ use self::watcher::ProcessWatcher;
 use super::CancelToken;
 use crate::fs::FsRoot;
 
+pub use self::dialog::{Dialog, DialogError, DialogWait};
 pub use self::spawn::find_program;
 pub(crate) use self::spawn::spawn_detached;
 
@@ -75,6 +77,8 @@ pub struct ExecCommand {
     pub(crate) nice: Option<i32>,
     /// Keeps its arguments out of the log.
     pub hide_args: bool,
+    /// Its standard input stays open: somebody talks to it.
+    pub(crate) converses: bool,
     /// Where its paths begin: below another root than `/` it is started by `chroot`. [`Machine`](crate::Machine) sets it.
     pub root: FsRoot,
 }
@@ -110,6 +114,7 @@ impl ExecCommand {
             user: None,
             nice: None,
             hide_args: false,
+            converses: false,
             root: FsRoot::default(),
         }
     }

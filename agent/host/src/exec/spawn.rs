@@ -240,7 +240,8 @@ fn spawn_child(command: &ExecCommand, argv: &SpawnArgv) -> io::Result<(Child, Ch
     if let Some(cwd) = command.cwd.as_ref().filter(|_| command.root.is_host()) {
         std.current_dir(cwd);
     }
-    std.stdin(if command.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+    let is_piped = command.converses || !command.stdin.is_empty();
+    std.stdin(if is_piped { Stdio::piped() } else { Stdio::null() });
     let mut merged = None;
     if command.output_cap == 0 {
         std.stdout(Stdio::null()).stderr(Stdio::null());

@@ -20,7 +20,7 @@ use crate::CancelToken;
 /// How long a process group has between the request to end and the order to.
 const KILL_GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// How long output is still awaited once the command itself has ended.
-const OUTPUT_DRAIN_TIME: Duration = Duration::from_millis(100);
+pub(super) const OUTPUT_DRAIN_TIME: Duration = Duration::from_millis(100);
 /// How often the child is looked at where the kernel has no process descriptors.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const READ_CHUNK: usize = 64 << 10;

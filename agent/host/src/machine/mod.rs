@@ -24,7 +24,7 @@ use zagent_config::FunctionError;
 use zagent_config::child_process::{self, DEFAULT_PATH};
 
 use crate::disk::Disk;
-use crate::exec::{self, ExecCommand, ExecError, ExitOutcome};
+use crate::exec::{self, Dialog, ExecCommand, ExecError, ExitOutcome};
 use crate::fs::{FsError, FsRoot};
 use crate::machine::account_ids::AccountIds;
 use crate::undo::UndoJournal;
@@ -273,6 +273,15 @@ impl Machine {
             return exec::run(command);
         }
         exec::run(&ExecCommand { root: self.root.clone(), ..command.clone() })
+    }
+
+    /// Starts a command of this host that is talked to.
+    ///
+    /// # Errors
+    /// Fails when it cannot be started.
+    pub fn start_dialog(&self, command: &ExecCommand) -> Result<Dialog, ExecError> {
+        self.may_start(command)?;
+        Dialog::start(command)
     }
 
     /// Starts a command there and leaves it to itself; gives its process id.

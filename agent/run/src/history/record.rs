@@ -265,7 +265,10 @@ impl RunRecord {
     /// A stored run, and how many states did not fit; none when it is of another schema version.
     pub(crate) fn from_stored(stored: StoredRun) -> Option<(Self, usize)> {
         let StoredRun { head, omitted, states } = stored;
-        let states = states.into_iter().map(StateRecord::into_outcome).collect::<Option<_>>()?;
+        // They were masked before they were stored.
+        let mask = SecretMask::default();
+        let states =
+            states.into_iter().map(|state| state.into_outcome(None, &mask)).collect::<Option<_>>()?;
         let mut record = Self::from_summary(head)?;
         record.report.states = states;
         Some((record, omitted))
@@ -325,7 +328,8 @@ impl StateRecord {
         }
     }
 
-    fn into_outcome(self) -> Option<StateOutcome> {
+    /// The outcome; `mask` hides what was not masked before it was written.
+    fn into_outcome(self, about: Option<Value>, mask: &SecretMask) -> Option<StateOutcome> {
         let reasons = [
             SkipReason::RequireFailed,
             SkipReason::OnchangesNotMet,
@@ -345,7 +349,7 @@ impl StateRecord {
             id: self.id,
             sls: self.sls,
             name: self.name,
-            about: None,
+            about,
             result: self.result,
             unknown: self.unknown,
             skip,
@@ -358,12 +362,36 @@ impl StateRecord {
             start: Timestamp::from_microsecond(self.start).ok()?,
             duration: Duration::from_micros(self.duration),
         };
-        // It was masked before it was stored.
-        let mut outcome = draft.into_outcome(&SecretMask::default(), FileLines::Shown);
+        let mut outcome = draft.into_outcome(mask, FileLines::Shown);
         outcome.resource = self.resource;
         outcome.cause = self.cause.as_deref().and_then(ChangeCause::find);
         Some(outcome)
     }
+}
+
+/// An outcome on its way from the machine that it happened on.
+#[derive(Serialize, Deserialize)]
+struct SentOutcome {
+    state: StateRecord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    about: Option<Value>,
+}
+
+/// An outcome for the node that manages this machine.
+#[must_use]
+pub fn send_outcome(outcome: &StateOutcome) -> serde_json::Value {
+    let sent = SentOutcome { state: StateRecord::from_outcome(outcome), about: outcome.about.clone() };
+    // Keys are strings and numbers are finite or null, so JSON can hold everything.
+    serde_json::to_value(sent).unwrap_or_default()
+}
+
+/// The outcome that a managed machine sent; none when it is not one. `mask` hides what this node knows to be secret.
+#[must_use]
+pub fn receive_outcome(sent: serde_json::Value, mask: &SecretMask) -> Option<StateOutcome> {
+    let SentOutcome { state, about } = serde_json::from_value(sent).ok()?;
+    let mut outcome = state.into_outcome(about, mask)?;
+    (outcome.resource, outcome.cause) = (None, None);
+    Some(outcome)
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -96,6 +96,12 @@ pub(crate) fn names_including(more: &zagent_config::Map) -> Vec<&'static str> {
         .collect()
 }
 
+/// Those of these names that are functions for templates.
+#[must_use]
+pub fn names_among(names: &[String]) -> Vec<&'static str> {
+    names.iter().filter_map(|name| find_template_function(name)).map(|function| function.name).collect()
+}
+
 /// Calls a function.
 ///
 /// # Errors
