@@ -26,8 +26,10 @@ pub(crate) const SKIP_REQ: &str = "skip_req";
 pub(crate) const STATE_RAN: &str = "__state_ran__";
 /// Set where a state ran beside others because it says `parallel`.
 pub(crate) const PARALLEL: &str = "__parallel__";
+/// What a state of another module did for this one.
+const SUB_STATE_RUN: &str = "sub_state_run";
 /// Details that Salt has beside the result of a state, not in it.
-pub const SALT_RESULT_KEYS: [&str; 4] = [SKIP_WATCH, SKIP_REQ, STATE_RAN, PARALLEL];
+pub const SALT_RESULT_KEYS: [&str; 5] = [SKIP_WATCH, SKIP_REQ, STATE_RAN, PARALLEL, SUB_STATE_RUN];
 
 /// What a run was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

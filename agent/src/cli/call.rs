@@ -15,7 +15,7 @@ use super::resource_args::{ResourceArgs, call_on_target};
 use super::salt_args::{SaltArgs, parse_value};
 use super::state::{StateCommonArgs, run_single};
 use super::tree_args::TreeArgs;
-use crate::output::{ReportFormat, Ui, json, report, yaml};
+use crate::output::{ReportFormat, Ui, json, pprint, report, yaml};
 use zagent_daemon::compile_job::CompileJob;
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::resource_run::{TargetText, call_on_node};
@@ -111,6 +111,7 @@ impl FunctionCallArgs {
         ui.print(&match self.format() {
             ReportFormat::Json => json(answer),
             ReportFormat::Yaml => yaml(answer),
+            ReportFormat::Pprint => pprint(answer),
             _ => result_text(answer, ui),
         });
     }
@@ -178,7 +179,7 @@ fn test_unsupported(function: &str) -> AgentError {
 }
 
 fn states_unsupported(function: &str) -> AgentError {
-    let message = format!("`{function}` returns a value: use `--out text`, `json` or `yaml`");
+    let message = format!("`{function}` returns a value: use `--out text`, `json`, `yaml` or `pprint`");
     let hint = match is_state(function) {
         true => format!("to run the state of the same name: `zagent state.single {function} NAME`"),
         false => "`--out ndjson` and `--out highstate` work for states only".to_owned(),

@@ -10,7 +10,7 @@ use zagent_config::Value;
 use super::status::with_installed_root;
 use super::{settings, warn};
 use crate::output::report::{ReportView, format_millis};
-use crate::output::{Paint, ReportFormat, Ui, json, yaml};
+use crate::output::{Paint, ReportFormat, Ui, json, pprint, yaml};
 use zagent_config::error_chain;
 use zagent_config::ids::short_revision;
 use zagent_config::sanitize;
@@ -73,7 +73,7 @@ impl HistoryArgs {
 
     fn list_runs(&self, history: &History, ui: &mut Ui<'_>) -> Result<(), AgentError> {
         if matches!(self.out, ReportFormat::Ndjson | ReportFormat::Highstate) {
-            let message = "a list of runs supports only `--out text`, `json` or `yaml`";
+            let message = "a list of runs supports only `--out text`, `json`, `yaml` or `pprint`";
             return Err(AgentError::usage_hint(
                 message,
                 "to print the report of one run: zagent history last",
@@ -87,6 +87,9 @@ impl HistoryArgs {
             ReportFormat::Json => json(&runs_json(&answer.found)),
             ReportFormat::Yaml => {
                 yaml(&serde_json::from_value::<Value>(runs_json(&answer.found)).unwrap_or_default())
+            }
+            ReportFormat::Pprint => {
+                pprint(&serde_json::from_value::<Value>(runs_json(&answer.found)).unwrap_or_default())
             }
             _ => runs_table(&answer.found, &zone, ui.paint),
         };

@@ -66,7 +66,7 @@ use self::show::StateShowVerb;
 use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
 use crate::exit_code;
-use crate::output::{Colour, ReportFormat, Ui, json, yaml};
+use crate::output::{Colour, ReportFormat, Ui, json, pprint, yaml};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::node_settings as settings;
 use zagent_daemon::run_output::Messages;
@@ -480,6 +480,11 @@ fn print_error(cli_error: &AgentError, format: ReportFormat, ui: &mut Ui<'_>) {
                 serde_json::from_value::<zagent_config::Value>(cli_error.to_json()).unwrap_or_default();
             ui.print(&yaml(&value));
         }
+        ReportFormat::Pprint => {
+            let value =
+                serde_json::from_value::<zagent_config::Value>(cli_error.to_json()).unwrap_or_default();
+            ui.print(&pprint(&value));
+        }
         ReportFormat::Ndjson => ui.print(&format!("{}\n", cli_error.to_json())),
         ReportFormat::Highstate => {
             if let AgentError::CompileErrors(faults) = cli_error {
@@ -488,7 +493,7 @@ fn print_error(cli_error: &AgentError, format: ReportFormat, ui: &mut Ui<'_>) {
         }
         ReportFormat::Text => {}
     }
-    let is_data = matches!(format, ReportFormat::Json | ReportFormat::Yaml | ReportFormat::Ndjson);
+    let is_data = !matches!(format, ReportFormat::Text | ReportFormat::Highstate);
     if is_data && ui.verbose == 0 {
         return;
     }

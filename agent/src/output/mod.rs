@@ -46,6 +46,8 @@ pub enum ReportFormat {
     Ndjson,
     /// Salt's layout
     Highstate,
+    /// One value as Python's `pprint` prints it
+    Pprint,
 }
 
 impl From<OutputFormat> for ReportFormat {
@@ -70,6 +72,12 @@ pub fn json(value: &impl serde::Serialize) -> String {
     });
     text.push('\n');
     zagent_config::escape_json(text)
+}
+
+/// A value as Python's `pprint` prints it, with a final newline.
+#[must_use]
+pub fn pprint(value: &zagent_config::Value) -> String {
+    zagent_config::value::python_pprint(value) + "\n"
 }
 
 /// A value as block YAML, keys in their own order.

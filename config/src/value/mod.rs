@@ -8,12 +8,14 @@ mod json;
 mod map;
 mod merge;
 mod order;
+mod pprint;
 mod python;
 mod raw_bytes;
 mod traverse;
 
 pub use self::map::{List, Map, MapEntry};
 pub use self::merge::{MergeStrategy, merge, merge_recurse};
+pub use self::pprint::python_pprint;
 pub use self::python::{is_space, python_float, python_repr, python_str};
 pub use self::raw_bytes::{raw_bytes, value_from_bytes};
 pub use self::traverse::{DEFAULT_DELIMITER, traverse};

@@ -148,7 +148,10 @@ fn functions_are_called_by_name() {
         refused.all()
     );
     let refused = call(&["grains.get", "os", "--out", "ndjson"]);
-    assert!(refused.exit == ExitStatus::Usage && refused.out.contains("use `--out text`, `json` or `yaml`"));
+    assert!(
+        refused.exit == ExitStatus::Usage
+            && refused.out.contains("use `--out text`, `json`, `yaml` or `pprint`")
+    );
 }
 
 #[test]
@@ -342,7 +345,7 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     let refused = history(&["--out", "highstate"]);
     assert!(
         refused.exit == ExitStatus::Usage
-            && refused.err.contains("supports only `--out text`, `json` or `yaml`"),
+            && refused.err.contains("supports only `--out text`, `json`, `yaml` or `pprint`"),
         "{}",
         refused.all()
     );

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use zagent_config::Value;
 
-use super::{Paint, ReportFormat, yaml};
+use super::{Paint, ReportFormat, pprint, yaml};
 use zagent_run::{RunReport, StateOutcome};
 
 /// A report and what is needed to print it.
@@ -46,6 +46,9 @@ impl<'a> ReportView<'a> {
             ReportFormat::Yaml => yaml(&Value::from_json_str(&json::render_json(self)).unwrap_or_default()),
             ReportFormat::Ndjson => self.render_ndjson(),
             ReportFormat::Highstate => highstate::render_highstate(self, paint),
+            ReportFormat::Pprint => {
+                pprint(&Value::from_json_str(&json::render_json(self)).unwrap_or_default())
+            }
         }
     }
 

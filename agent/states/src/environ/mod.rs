@@ -7,6 +7,7 @@ pub(crate) mod functions;
 
 use std::sync::PoisonError;
 
+use zagent_compiler::Compat;
 use zagent_config::{Map, Value, child_process};
 
 use super::{
@@ -68,7 +69,9 @@ impl EnvironSetenv {
                 Value::Bool(false) => Some(String::new()),
                 other => Some(value_text(other)),
             };
-            if current != wanted {
+            // Salt takes a variable that is not there for one that is empty.
+            let is_empty = ctx.compat == Compat::Salt && current.is_none() && wanted.as_deref() == Some("");
+            if current != wanted && !(is_empty && value.as_str().is_some()) {
                 changes.insert(key.clone(), wanted.map_or(Value::Null, Value::from));
             }
         }

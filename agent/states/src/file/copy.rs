@@ -6,6 +6,7 @@ use zagent_compiler::Compat;
 use zagent_config::Map;
 
 use super::args::{exists, is_dir, reapply, required_text, state_path};
+use super::owner::Owner;
 use super::parents;
 use super::perms::{Perms, octal_mode};
 use crate::{
@@ -77,10 +78,19 @@ impl FileCopy {
             return Ok(FileMeta { mode: Some(source.mode), uid: Some(source.uid), gid: Some(source.gid) });
         }
         let meta = self.perms.meta(ctx.machine)?;
-        Ok(FileMeta { mode: Some(self.perms.mode.unwrap_or(source.mode)), ..meta })
+        let gid = self.owner(ctx).ids(ctx.machine)?.gid;
+        Ok(FileMeta { mode: Some(self.perms.mode.unwrap_or(source.mode)), gid, ..meta })
     }
 
-    fn note_metadata(&self, machine: &Machine, source: &Stat, changes: &mut Map) {
+    /// Who should own the copy: Salt gives it the main group of a user that is asked for alone.
+    fn owner(&self, ctx: &StateCtx<'_>) -> Owner {
+        let owner = &self.perms.owner;
+        let is_salt = ctx.compat == Compat::Salt && owner.user().is_some();
+        if is_salt { owner.or_current_user(ctx.machine) } else { owner.clone() }
+    }
+
+    fn note_metadata(&self, ctx: &StateCtx<'_>, source: &Stat, changes: &mut Map) {
+        let machine: &Machine = ctx.machine;
         let own = rustix::process::geteuid().as_raw();
         if self.preserve {
             return;
@@ -89,8 +99,9 @@ impl FileCopy {
             changes.insert("user", user);
         }
         let own = rustix::process::getegid().as_raw();
-        if let Some(group) = self.perms.owner.group().filter(|who| who.gid(machine) != Some(own)) {
-            changes.insert("group", group);
+        if let Some(group) = self.owner(ctx).group().filter(|who| who.gid(machine) != Some(own)) {
+            let name = group.gid(machine).map(|gid| super::owner::group_name(machine, gid));
+            changes.insert("group", name.unwrap_or_else(|| group.into()));
         }
         if let Some(mode) = self.perms.mode.filter(|mode| *mode != source.mode) {
             changes.insert("mode", octal_mode(mode));
@@ -186,7 +197,7 @@ impl State for FileCopy {
         copy_entry(ctx, &self.source, &path, meta)?;
         let mut changes = Map::new();
         changes.insert(path.to_string_lossy().into_owned(), self.source.to_string_lossy().into_owned());
-        self.note_metadata(ctx.machine, &source, &mut changes);
+        self.note_metadata(ctx, &source, &mut changes);
         Ok(ApplyResult::new(comment, changes))
     }
 

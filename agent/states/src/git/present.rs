@@ -40,6 +40,7 @@ impl State for GitPresent {
         let name = self.target.path.display().to_string();
         let mut changes = Map::from_iter([("new", name.as_str())]);
         Ok(match self.target.dir_state(ctx)? {
+            TargetDirState::Repository if ctx.compat == Compat::Salt => CheckResult::in_sync(""),
             TargetDirState::Repository => CheckResult::in_sync(format!("Repository {name} is there")),
             TargetDirState::NotEmpty if self.force => {
                 changes.insert("forced init", true);
@@ -195,7 +196,8 @@ impl State for GitCloned {
         Ok(match self.find_drift(ctx)? {
             Some((would, changes)) => CheckResult::drifted(would, changes),
             None => {
-                let on = self.branch.as_ref().map_or_else(String::new, |b| format!(" with branch '{b}'"));
+                let on = |b: &String| format!(" and is checked out to branch '{b}'");
+                let on = self.branch.as_ref().map_or_else(String::new, on);
                 CheckResult::in_sync(format!(
                     "Repository already exists at {}{on}",
                     self.target.path.display()

@@ -66,6 +66,39 @@ fn a_clone_follows_and_keeps_what_is_not_committed() {
 }
 
 #[test]
+fn what_is_not_committed_goes_before_a_fast_forward_and_is_told() {
+    let test_bed = StateTestBed::new();
+    let (from, to) = (origin(&test_bed), test_bed.path("clone"));
+    std::fs::write(format!("{from}/a"), "a\n").unwrap();
+    git(&from, "add a");
+    commit(&from);
+    let latest =
+        |reset: &str| chunk("git.latest", &from, &format!(r#"{{"target": "{to}", "force_reset": {reset}}}"#));
+    assert!(apply_chunk(&latest("false"), &test_bed.scene()).starts_with("true"));
+    for reset in ["true", "\"remote-changes\""] {
+        commit(&from);
+        std::fs::write(format!("{to}/a"), "mine\n").unwrap();
+        let refused = apply_chunk(&latest("false"), &test_bed.scene());
+        assert!(refused.contains("there are uncommitted changes. Set 'force_reset'"), "{refused}");
+        let said = apply_chunk(&latest(reset), &test_bed.scene());
+        let told = "Uncommitted changes were discarded. Repository was fast-forwarded to remote HEAD";
+        assert!(said.contains(told) && !said.contains("forced update"), "{said}");
+        assert_eq!(std::fs::read_to_string(format!("{to}/a")).unwrap(), "a\n");
+    }
+}
+
+#[test]
+fn a_revision_that_no_fetch_brings_is_a_failure() {
+    let test_bed = StateTestBed::new();
+    let (from, to) = (origin(&test_bed), test_bed.path("clone"));
+    let state = chunk("git.latest", &from, &format!(r#"{{"target": "{to}", "rev": "deadbeef"}}"#));
+    let said = apply_chunk(&state, &test_bed.scene());
+    let words = format!("Fetch did not successfully retrieve rev 'deadbeef' from {from}");
+    assert!(said.starts_with("false") && said.contains(&words), "{said}");
+    assert!(!said.contains("revision\":"), "{said}");
+}
+
+#[test]
 fn a_tag_behind_the_head_and_a_branch() {
     let test_bed = StateTestBed::new();
     let (from, to) = (origin(&test_bed), test_bed.path("clone"));

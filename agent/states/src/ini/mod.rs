@@ -5,11 +5,12 @@ pub(crate) mod ini_file;
 
 use std::path::PathBuf;
 
+use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use crate::ini::ini_file::{IniFile, IniFormat, ini_value_text};
 use crate::shared::text_file::{TextEdit, TextFile, text_file_state};
-use crate::{BuildResult, ChunkArgs, LockKey, StateCtx, StateError, StateModule};
+use crate::{BuildResult, CheckResult, ChunkArgs, LockKey, StateCtx, StateError, StateModule};
 
 /// The module `ini`.
 pub(crate) const MODULE: StateModule = StateModule {
@@ -116,6 +117,18 @@ impl IniState {
                 self.set_option(ini, Some(&name), option, log);
             }
         }
+    }
+
+    fn edit_file(&self, old: Option<&str>) -> (IniFile, IniEditLog) {
+        let mut ini = IniFile::parse(old.unwrap_or_default(), &self.spelling.separator);
+        let mut log = IniEditLog::default();
+        match self.function {
+            IniFunction::SetOptions { strict } => self.edit_options_present(&mut ini, strict, &mut log),
+            IniFunction::RemoveOptions => self.edit_options_absent(&mut ini, &mut log),
+            IniFunction::AddSections => self.edit_sections(&mut ini, true, &mut log),
+            IniFunction::RemoveSections => self.edit_sections(&mut ini, false, &mut log),
+        }
+        (ini, log)
     }
 
     /// Takes away what is not asked for.
@@ -237,14 +250,7 @@ impl TextFile for IniState {
     }
 
     fn edit(&self, old: Option<&str>, _: &StateCtx<'_>) -> Result<TextEdit, StateError> {
-        let mut ini = IniFile::parse(old.unwrap_or_default(), &self.spelling.separator);
-        let mut log = IniEditLog::default();
-        match self.function {
-            IniFunction::SetOptions { strict } => self.edit_options_present(&mut ini, strict, &mut log),
-            IniFunction::RemoveOptions => self.edit_options_absent(&mut ini, &mut log),
-            IniFunction::AddSections => self.edit_sections(&mut ini, true, &mut log),
-            IniFunction::RemoveSections => self.edit_sections(&mut ini, false, &mut log),
-        }
+        let (ini, log) = self.edit_file(old);
         if log.changes.is_empty() {
             return Ok(TextEdit::InSync("No anomaly detected".into()));
         }
@@ -255,6 +261,16 @@ impl TextFile for IniState {
             did: "Changes take effect".into(),
             changes: log.changes,
         })
+    }
+
+    /// Salt says of each option what becomes of it, and nothing in `changes`.
+    fn preview(&self, checked: CheckResult, old: Option<&str>, ctx: &StateCtx<'_>) -> CheckResult {
+        match ctx.compat {
+            Compat::Salt => {
+                CheckResult { comment: self.edit_file(old).1.preview, changes: Map::new(), ..checked }
+            }
+            Compat::Strict => checked,
+        }
     }
 
     fn lock_key(&self) -> LockKey {

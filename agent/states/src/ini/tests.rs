@@ -21,6 +21,12 @@ fn options_are_set_once() {
     let left = std::fs::read_to_string(&path).expect("read");
     assert_eq!(left, "# own\ntop = True\n\n[server]\nport = 8080\n");
     assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "No anomaly detected" {}"#);
+    // A dry run of Salt says what becomes of each option, and nothing in its changes.
+    assert!(would.ends_with(" {}"), "{would}");
+    assert_eq!(
+        preview_chunk(&chunk, &test_bed.scene()),
+        r#"true "Unchanged key port in section server.\nUnchanged key top.\n" {}"#
+    );
 }
 
 #[test]

@@ -38,6 +38,11 @@ pub(crate) trait TextFile: Send {
     /// What becomes of the text; nothing is the text of a file that is not there.
     fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<TextEdit, StateError>;
 
+    /// What a dry run says of what was found.
+    fn preview(&self, checked: CheckResult, _: Option<&str>, _: &StateCtx<'_>) -> CheckResult {
+        checked
+    }
+
     /// Makes what has to be there first, and says how a new file is owned.
     fn prepare_parent(&self, _: &Path, _: &StateCtx<'_>) -> Result<FileMeta, StateError> {
         Ok(FileMeta { mode: Some(0o644), ..FileMeta::default() })
@@ -75,6 +80,15 @@ pub(crate) fn text_file_state<T: TextFile + 'static>(
 }
 
 impl<T: TextFile> TextFileState<T> {
+    fn check_text(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(match self.0.edit(old, ctx)? {
+            TextEdit::InSync(words) => CheckResult::in_sync(words),
+            TextEdit::Change { new, would, changes, .. } => {
+                CheckResult::drifted(would, changes).with_diff(unified_diff(old.unwrap_or_default(), &new))
+            }
+        })
+    }
+
     fn read_file(&self, ctx: &StateCtx<'_>) -> Result<(PathBuf, Option<DecodedText>), StateError> {
         let path = ctx.fs.resolve_for_change(&self.0.path(ctx)?)?;
         if ctx.fs.stat(&path)?.is_none() {
@@ -109,12 +123,13 @@ impl DecodedText {
 impl<T: TextFile> State for TextFileState<T> {
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let (_, old) = self.read_file(ctx)?;
-        let old = old.map(|t| t.text);
-        Ok(match self.0.edit(old.as_deref(), ctx)? {
-            TextEdit::InSync(words) => CheckResult::in_sync(words),
-            TextEdit::Change { new, would, changes, .. } => CheckResult::drifted(would, changes)
-                .with_diff(unified_diff(old.as_deref().unwrap_or_default(), &new)),
-        })
+        self.check_text(old.as_ref().map(|t| &*t.text), ctx)
+    }
+
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (_, old) = self.read_file(ctx)?;
+        let old = old.as_ref().map(|t| &*t.text);
+        Ok(self.0.preview(self.check_text(old, ctx)?, old, ctx))
     }
 
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::Chunk;
-use zagent_config::Map;
+use zagent_compiler::{Chunk, Compat};
+use zagent_config::{Map, Value};
 
 use crate::shared::accounts::make_user_dir;
 use crate::shared::text_file::{TextEdit, TextFile, read_source, text_file_state};
-use crate::{BuildResult, ChunkArgs, Effects, StateCtx, StateError, StateModule};
+use crate::{BuildResult, CheckResult, ChunkArgs, Effects, StateCtx, StateError, StateModule, Verdict};
 use zagent_host::accounts::PasswdEntry;
 use zagent_host::accounts::ssh_keys;
 use zagent_host::accounts::ssh_keys::{AUTHORIZED_KEYS, AuthorizedKey};
@@ -26,6 +26,10 @@ pub(crate) const MODULE: StateModule = StateModule {
 fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     text_file_state(SshAuthState::for_function(fun, args))
 }
+
+/// What Salt says of a user without a home.
+const NO_HOME: &str =
+    "Failed to add the ssh key. Is the home directory available, and/or does the key file exist?";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SshAuthFunction {
@@ -59,7 +63,9 @@ impl SshAuthState {
     }
 
     fn user_and_home(&self, ctx: &StateCtx<'_>) -> Result<(PasswdEntry, PathBuf), StateError> {
-        let (user, path) = ssh_keys::resolve_user_file(ctx.tools().machine, &self.user, &self.config)?;
+        let found = ssh_keys::resolve_user_file(ctx.tools().machine, &self.user, &self.config);
+        let is_salt = ctx.compat == Compat::Salt && self.function == SshAuthFunction::Present;
+        let (user, path) = found.map_err(|e| if is_salt { StateError::new(NO_HOME) } else { e.into() })?;
         Ok((user, path.into()))
     }
 
@@ -176,6 +182,41 @@ impl SshAuthState {
         TextEdit::Change { new, would: would.join("\n"), did: did.join("\n"), changes }
     }
 
+    /// `source`, where it is given.
+    fn source(&self) -> Option<&str> {
+        self.chunk.args.get("source").and_then(Value::as_str).filter(|source| !source.is_empty())
+    }
+
+    /// Salt speaks of the keys of a source by the name of the state.
+    fn name_by_state(&self, edit: TextEdit) -> TextEdit {
+        let (name, user) = (ChunkArgs::new(&self.chunk).name(), &self.user);
+        let is_absent = self.function == SshAuthFunction::Absent;
+        let (new, changes) = match edit {
+            TextEdit::Change { new, changes, .. } => (new, changes),
+            absent @ TextEdit::InSync(_) if is_absent => return absent,
+            TextEdit::InSync(_) => {
+                let words = format!("The authorized host key {name} is already present for user {user}");
+                return TextEdit::InSync(words);
+            }
+        };
+        if is_absent {
+            let lines =
+                changes.keys().map(|key| format!("Set to remove: {}\n", key.as_str().unwrap_or_default()));
+            let (would, changes) = (lines.collect(), Map::from_iter([(name, "Removed")]));
+            return TextEdit::Change { new, would, did: "Key removed".into(), changes };
+        }
+        let is_updated = |word: &Value| word.as_str() == Some("Updated");
+        let would = changes.iter().map(|(key, word)| {
+            let act = if is_updated(word) { "update" } else { "add" };
+            format!("Set to {act}: {}\n", key.as_str().unwrap_or_default())
+        });
+        let would = would.collect();
+        let updates = changes.iter().any(|(_, word)| is_updated(word));
+        let (act, word) = if updates { ("updated", "Updated") } else { ("added", "New") };
+        let did = format!("The authorized host key {name} for user {user} was {act}");
+        TextEdit::Change { new, would, did, changes: Map::from_iter([(name, word)]) }
+    }
+
     fn edit_absent(&self, keys: &[AuthorizedKey], old: &str) -> TextEdit {
         let (mut new, mut changes, mut would) = (old.to_owned(), Map::new(), Vec::new());
         for key in keys {
@@ -204,17 +245,43 @@ impl TextFile for SshAuthState {
             && path.starts_with(&user.home)
             && ctx.fs.stat(Path::new(&user.home))?.is_none()
         {
-            return Err(StateError::new(
-                "Failed to add the ssh key. Is the home directory available, and/or does the key file exist?",
-            ));
+            return Err(StateError::new(NO_HOME));
         }
         let keys = self.wanted_keys(ctx)?;
         let old = old.unwrap_or_default();
-        Ok(if self.function == SshAuthFunction::Absent {
-            self.edit_absent(&keys, old)
-        } else {
-            self.edit_present(&keys, old)
+        let edit = match self.function {
+            SshAuthFunction::Absent => self.edit_absent(&keys, old),
+            SshAuthFunction::Present | SshAuthFunction::Manage => self.edit_present(&keys, old),
+        };
+        Ok(match edit {
+            edit if ctx.compat == Compat::Strict => edit,
+            // It calls the other two, and keeps what they say to itself.
+            TextEdit::Change { new, would, changes, .. } if self.function == SshAuthFunction::Manage => {
+                TextEdit::Change { new, would, did: String::new(), changes }
+            }
+            edit if self.source().is_some() => self.name_by_state(edit),
+            edit => edit,
         })
+    }
+
+    fn preview(&self, mut checked: CheckResult, _: Option<&str>, ctx: &StateCtx<'_>) -> CheckResult {
+        if ctx.compat == Compat::Strict {
+            return checked;
+        }
+        checked.changes = Map::new();
+        if checked.verdict == Verdict::InSync {
+            checked.comment = match (self.function, self.source()) {
+                (SshAuthFunction::Absent, None) => "Key is already absent".into(),
+                (SshAuthFunction::Absent, Some(source)) => {
+                    format!("All host keys in file {source} are already absent")
+                }
+                (SshAuthFunction::Present, Some(source)) => {
+                    format!("All host keys in file {source} are already present")
+                }
+                _ => checked.comment,
+            };
+        }
+        checked
     }
 
     fn prepare_parent(&self, path: &Path, ctx: &StateCtx<'_>) -> Result<FileMeta, StateError> {
@@ -233,6 +300,7 @@ impl TextFile for SshAuthState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{StateTestBed, apply_chunk, chunk, preview_chunk};
 
     #[test]
     fn keys_are_put_beside_other_lines() {
@@ -249,5 +317,32 @@ mod tests {
         let (text, is_update) = with_key(&text, &other).expect("it is another");
         assert_eq!((&*text, is_update), ("# own\n\nssh-rsa BBBB x\nno-pty ssh-rsa AAAA me\n", true));
         assert_eq!(without_key(&text, "BBBB"), "# own\n\nno-pty ssh-rsa AAAA me\n");
+    }
+
+    #[test]
+    fn dry_runs_and_sources_speak_as_salt_does() {
+        let files = [("keys", "ssh-rsa AAAA me\n"), ("more", "ssh-rsa AAAA me\nssh-rsa BBBB x\n")];
+        let test_bed = StateTestBed::with_files(&files, "{}");
+        let path = test_bed.path("ak");
+        let state = |fun: &str, source: &str| {
+            let args = format!(r#"{{"user": "root", "config": "{path}", "source": "salt://{source}"}}"#);
+            chunk(&format!("ssh_auth.{fun}"), "own", &args)
+        };
+        let table = [
+            (
+                "present",
+                "keys",
+                "Set to add: AAAA\\n",
+                r#"true "The authorized host key own for user root was added" {"own":"New"}"#,
+            ),
+            ("absent", "more", "Set to remove: AAAA\\n", r#"true "Key removed" {"own":"Removed"}"#),
+        ];
+        for (fun, source, would, did) in table {
+            let state = state(fun, source);
+            assert_eq!(preview_chunk(&state, &test_bed.scene()), format!("null \"{would}\" {{}}"));
+            assert_eq!(apply_chunk(&state, &test_bed.scene()), did);
+            let again = format!("true \"All host keys in file salt://{source} are already {fun}\" {{}}");
+            assert_eq!(preview_chunk(&state, &test_bed.scene()), again);
+        }
     }
 }

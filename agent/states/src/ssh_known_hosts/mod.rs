@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_config::Value;
+use zagent_compiler::Compat;
+use zagent_config::{Map, Value};
 
 use crate::shared::accounts::{make_dir_all, make_user_dir};
 use crate::shared::text_file::{TextEdit, TextFile, single_change, text_file_state};
-use crate::{BuildResult, ChunkArgs, Effects, StateCtx, StateError, StateModule};
+use crate::{BuildResult, CheckResult, ChunkArgs, Effects, StateCtx, StateError, StateModule, Verdict};
 use zagent_host::accounts::ssh_keys;
 use zagent_host::accounts::ssh_keys::KnownHostsEntry;
 use zagent_host::fs::FileMeta;
@@ -87,6 +88,22 @@ impl SshKnownHostsState {
         })
     }
 
+    /// The file as it is written, or the one that is meant.
+    fn config_name(&self) -> &str {
+        let default = if self.user.is_some() { ".ssh/known_hosts" } else { "/etc/ssh/ssh_known_hosts" };
+        self.config.as_deref().unwrap_or(default)
+    }
+
+    /// How Salt shows a key that is written out: as it is written, without its fingerprint.
+    fn salt_entry(&self) -> Option<Value> {
+        let (key, enc) = (self.key.as_ref()?, self.enc.as_ref()?);
+        let mut entry = Map::from_iter([("hostname", self.name.as_str()), ("enc", enc), ("key", key)]);
+        if let Some(port) = &self.port {
+            entry.insert("port", port.parse::<i64>().map_or_else(|_| Value::from(port.as_str()), Value::Int));
+        }
+        Some([Value::from(entry)].into_iter().collect())
+    }
+
     /// The lines that are put there.
     fn fetch_lines(&self, ctx: &StateCtx<'_>) -> Result<Vec<KnownHostsEntry>, StateError> {
         let mut lines = match (&self.key, &self.enc) {
@@ -127,13 +144,21 @@ impl SshKnownHostsState {
 impl TextFile for SshKnownHostsState {
     fn path(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
         let tools = ctx.tools();
-        Ok(ssh_keys::known_hosts_file(tools.machine, self.user.as_deref(), self.config.as_deref())?.into())
+        let found = ssh_keys::known_hosts_file(tools.machine, self.user.as_deref(), self.config.as_deref());
+        let error = match found {
+            Ok(path) => return Ok(path.into()),
+            Err(error) => StateError::from(error),
+        };
+        let is_missing = error.result.comment.contains("does not exist");
+        Err(match self.user.as_ref().filter(|_| is_missing && ctx.compat == Compat::Salt) {
+            Some(user) => StateError::new(format!("User {user} does not exist")),
+            None => error,
+        })
     }
 
     fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<TextEdit, StateError> {
         let old = old.unwrap_or_default();
-        let default = if self.user.is_some() { ".ssh/known_hosts" } else { "/etc/ssh/ssh_known_hosts" };
-        let (name, config) = (&self.name, self.config.as_deref().unwrap_or(default));
+        let (name, config) = (&self.name, self.config_name());
         let host = ssh_keys::known_hosts_name(name, self.port.as_deref());
         let own = |line: &str| KnownHostsEntry::parse(line).filter(|known| known.matches_host(&host));
         let found: Vec<KnownHostsEntry> = old.lines().filter_map(own).collect();
@@ -166,7 +191,8 @@ impl TextFile for SshKnownHostsState {
         }
         lines.iter().for_each(|known| new.push_str(&known.to_line()));
         let mut changes = single_change("old", shown(&found));
-        changes.insert("new", shown(&lines));
+        let written = self.salt_entry().filter(|_| ctx.compat == Compat::Salt);
+        changes.insert("new", written.unwrap_or_else(|| shown(&lines)));
         let act = if found.is_empty() { "added to" } else { "updated in" };
         let did = match (&self.key, &self.fingerprint) {
             (Some(key), _) => format!("{name}'s key saved to {config} (key: {key})"),
@@ -179,6 +205,17 @@ impl TextFile for SshKnownHostsState {
             did,
             changes,
         })
+    }
+
+    fn preview(&self, mut checked: CheckResult, _: Option<&str>, ctx: &StateCtx<'_>) -> CheckResult {
+        if ctx.compat == Compat::Strict {
+            return checked;
+        }
+        checked.changes = Map::new();
+        if self.is_wanted && checked.verdict == Verdict::InSync {
+            checked.comment = format!("Host {} is already in {}", self.name, self.config_name());
+        }
+        checked
     }
 
     fn prepare_parent(&self, path: &Path, ctx: &StateCtx<'_>) -> Result<FileMeta, StateError> {

@@ -67,6 +67,8 @@ const FILE_ARGS: [&str; 14] = [
     "selinux",
     "encoding_errors",
 ];
+/// The detail that holds what the state of the file did.
+const SUB_STATE_RUN: &str = "sub_state_run";
 /// The mode of a private key.
 const KEY_MODE: &str = "0400";
 
@@ -287,6 +289,26 @@ impl X509Managed {
         format!("The {} is in the correct state", self.kind.label())
     }
 
+    /// What the `file.managed` of this state did, as Salt shows it.
+    fn sub_state_run(&self, comment: &str, result: Value, changes: Map) -> Value {
+        let name = || Value::from(self.name.as_str());
+        let low = Map::from_iter([
+            ("name", name()),
+            ("state", "file".into()),
+            ("__id__", name()),
+            ("fun", "managed".into()),
+        ]);
+        let one = Map::from_iter([
+            ("name", name()),
+            ("result", result),
+            ("changes", changes.into()),
+            ("comment", comment.into()),
+            ("__id__", name()),
+            ("low", low.into()),
+        ]);
+        [Value::from(one)].into_iter().collect()
+    }
+
     /// A copy of a new certificate, named by its serial number.
     fn write_copy(&self, ctx: &StateCtx<'_>, made: &evaluate::Made) -> Result<(), StateError> {
         let (Some(dir), Some(certificate)) = (workbench::text(&self.args, "copypath"), &made.certificate)
@@ -319,6 +341,18 @@ impl State for X509Managed {
         })
     }
 
+    /// Salt hides a change of the file's owner and mode in the result of its `file.managed`.
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx)?;
+        if ctx.compat == Compat::Salt && checked.comment == self.correct_comment() {
+            let result = if checked.verdict == Verdict::InSync { Value::from(true) } else { Value::Null };
+            let below = self.sub_state_run(&checked.comment, result, std::mem::take(&mut checked.changes));
+            let details = Map::from_iter([(SUB_STATE_RUN, below)]);
+            return Ok(CheckResult { details, ..CheckResult::in_sync(checked.comment) });
+        }
+        Ok(checked)
+    }
+
     fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         if self.check_file(ctx)?.is_none() {
             return Ok(ApplyResult::new(self.correct_comment(), Map::new()));
@@ -333,12 +367,24 @@ impl State for X509Managed {
             let verb = if found.has_current() { "update" } else { "create" };
             self.file_error(ctx, &format!("Could not {verb} file, see file.managed output"), &failure)
         })?;
-        let Some(made) = made else {
-            return Ok(ApplyResult::new(self.correct_comment(), written.changes));
+        let is_salt = ctx.compat == Compat::Salt;
+        let below =
+            is_salt.then(|| self.sub_state_run(&written.comment, true.into(), written.changes.clone()));
+        let done = match made {
+            // Salt has these changes in what the file's own state did.
+            None if is_salt => ApplyResult::new(self.correct_comment(), Map::new()),
+            None => ApplyResult::new(self.correct_comment(), written.changes),
+            Some(made) => {
+                self.write_copy(ctx, &made)?;
+                let verb = if is_salt && self.kind == X509Kind::Crl { "create" } else { found.verb() };
+                let comment = format!("The {} has been {verb}d", self.kind.label());
+                ApplyResult::new(comment, found.changes)
+            }
         };
-        self.write_copy(ctx, &made)?;
-        let (label, verb) = (self.kind.label(), found.verb());
-        Ok(ApplyResult::new(format!("The {label} has been {verb}d"), found.changes))
+        Ok(match below {
+            Some(below) => done.with_detail(SUB_STATE_RUN, below),
+            None => done,
+        })
     }
 
     /// A certificate that is valid for fewer days than must remain, and a key that is always new, differ again at once.

@@ -1,7 +1,9 @@
 //! A chain of keys, requests, certificates and a list of what is revoked.
 
 use super::material::{self, Certificate};
-use crate::testing::{StateTestBed, apply_chunk, chunk};
+use crate::Verdict;
+use crate::testing::{StateTestBed, apply_chunk, build_state, chunk};
+use zagent_compiler::Compat;
 
 #[test]
 fn a_key_a_request_and_a_signed_certificate() {
@@ -42,7 +44,8 @@ fn a_key_a_request_and_a_signed_certificate() {
         run("x509.crl_managed", "ca.crl", list).contains("The certificate revocation list has been created")
     );
     assert!(run("x509.crl_managed", "ca.crl", list).contains("correct state"));
-    assert!(run("x509.crl_managed", "ca.crl", &list.replace("D6:D2", "D6:D3")).contains("recreated"));
+    // Salt says of a list alone that it was created, whatever was there.
+    assert!(run("x509.crl_managed", "ca.crl", &list.replace("D6:D2", "D6:D3")).contains("has been created"));
     assert!(
         run(
             "x509.crl_managed",
@@ -215,4 +218,22 @@ fn lists_as_salt_compares_them() {
         let said = list(more);
         assert!(said.contains(want), "{more}: {said}");
     }
+}
+
+#[test]
+fn a_mode_alone_is_a_change_of_the_file_below() {
+    let test_bed = StateTestBed::new();
+    let path = test_bed.path("a.key");
+    let state = |mode: &str| {
+        chunk("x509.private_key_managed", &path, &format!(r#"{{"algo": "ed25519", "mode": "{mode}"}}"#))
+    };
+    assert!(apply_chunk(&state("0400"), &test_bed.scene()).contains("created"));
+    let would = build_state(&state("0600")).preview(&test_bed.scene()).unwrap();
+    assert_eq!((would.verdict, would.changes.len()), (Verdict::InSync, 0));
+    let done = build_state(&state("0600")).apply(&test_bed.scene()).unwrap();
+    let below = serde_json::to_string(&done.details).unwrap();
+    assert!(below.contains(r#""result":true,"changes":{"mode":"0600"}"#), "{below}");
+    assert!(done.changes.is_empty());
+    let strict = StateTestBed { compat: Compat::Strict, ..test_bed };
+    assert!(apply_chunk(&state("0400"), &strict.scene()).contains(r#""mode":"0400""#));
 }

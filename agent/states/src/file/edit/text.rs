@@ -82,6 +82,12 @@ pub(crate) enum TextEncoding {
     Utf16Le,
     /// UTF-16, high byte first.
     Utf16Be,
+    /// UTF-32 with a mark that tells the order of bytes.
+    Utf32,
+    /// UTF-32, low byte first.
+    Utf32Le,
+    /// UTF-32, high byte first.
+    Utf32Be,
 }
 
 impl TextEncoding {
@@ -99,10 +105,13 @@ impl TextEncoding {
             "utf_16" | "utf16" | "u16" => Self::Utf16,
             "utf_16_le" | "utf_16le" => Self::Utf16Le,
             "utf_16_be" | "utf_16be" => Self::Utf16Be,
+            "utf_32" | "utf32" | "u32" => Self::Utf32,
+            "utf_32_le" | "utf_32le" => Self::Utf32Le,
+            "utf_32_be" | "utf_32be" => Self::Utf32Be,
             _ => {
                 return Err(StateError::new(format!(
-                    "unknown encoding: {name} (known are utf-8, utf-8-sig, ascii, latin-1, utf-16, utf-16-le and \
-                     utf-16-be)"
+                    "unknown encoding: {name} (known are utf-8, utf-8-sig, ascii, latin-1, utf-16, utf-32, and these \
+                     two with -le or -be)"
                 )));
             }
         })
@@ -124,6 +133,13 @@ impl TextEncoding {
             },
             Self::Utf16Le => decode_utf16(bytes, u16::from_le_bytes),
             Self::Utf16Be => decode_utf16(bytes, u16::from_be_bytes),
+            Self::Utf32 => match bytes {
+                [0, 0, 0xfe, 0xff, rest @ ..] => Self::Utf32Be.decode(rest),
+                [0xff, 0xfe, 0, 0, rest @ ..] => Self::Utf32Le.decode(rest),
+                rest => Self::Utf32Le.decode(rest),
+            },
+            Self::Utf32Le => decode_utf32(bytes, u32::from_le_bytes),
+            Self::Utf32Be => decode_utf32(bytes, u32::from_be_bytes),
         }
     }
 
@@ -142,8 +158,23 @@ impl TextEncoding {
             }
             Self::Utf16Le => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
             Self::Utf16Be => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+            Self::Utf32 => ['\u{feff}']
+                .into_iter()
+                .chain(text.chars())
+                .flat_map(|c| u32::from(c).to_le_bytes())
+                .collect(),
+            Self::Utf32Le => text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect(),
+            Self::Utf32Be => text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect(),
         })
     }
+}
+
+fn decode_utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<String> {
+    let (units, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return None;
+    }
+    units.iter().map(|four| char::from_u32(unit(*four))).collect()
 }
 
 fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
@@ -169,7 +200,17 @@ mod tests {
 
     #[test]
     fn encodings_go_there_and_back() {
-        for name in ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-le", "UTF_16_BE"] {
+        for name in [
+            "utf-8",
+            "utf-8-sig",
+            "latin-1",
+            "utf-16",
+            "utf-16-le",
+            "UTF_16_BE",
+            "utf-32",
+            "utf-32-le",
+            "UTF_32_BE",
+        ] {
             let encoding = TextEncoding::from_name(name).unwrap();
             let bytes = encoding.encode("größe\n").unwrap();
             assert_eq!(encoding.decode(&bytes).as_deref(), Some("größe\n"), "{name}");

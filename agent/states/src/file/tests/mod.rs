@@ -2,6 +2,7 @@
 
 pub mod acts;
 pub mod planted;
+pub mod signed;
 pub mod truth;
 
 use std::collections::BTreeMap;

@@ -2,12 +2,13 @@
 
 mod update;
 
+use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use super::remote_rev::{RemoteRev, RevKind, resolve_rev};
 use super::target::{GIT_REPO_UNDO, GitTarget, TargetDirState};
 use super::{GitAccess, GitStep, failure_with_changes, join_sentences, old_new};
-use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError};
+use crate::{ApplyResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError, Verdict};
 use zagent_config::mask::redact_logins;
 use zagent_host::git::GitCli;
 
@@ -30,6 +31,16 @@ pub(crate) struct GitLatest {
     mirror: bool,
     depth: Option<i64>,
     args: Map,
+}
+
+/// What this run already did to the repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GitProgress {
+    None,
+    /// It was fetched into.
+    Fetched,
+    /// It is a fresh clone: there is nothing that could be lost.
+    Cloned,
 }
 
 /// What there is to do.
@@ -101,14 +112,14 @@ impl GitLatest {
         Ok(wanted)
     }
 
-    /// What there is to do; in a fresh clone there is nothing that could be lost.
-    fn plan(&self, ctx: &StateCtx<'_>, fresh: bool) -> Result<GitPlan, StateError> {
+    /// What there is to do after what was done.
+    fn plan(&self, ctx: &StateCtx<'_>, progress: GitProgress) -> Result<GitPlan, StateError> {
         let git = self.access.git(ctx)?;
         let place = self.target.dir_state(ctx)?;
         let wanted = self.remote_rev(&git)?;
         match place {
             TargetDirState::Repository if self.target.bare => self.plan_bare_update(&git, &wanted),
-            TargetDirState::Repository => self.plan_update(&git, &wanted, fresh),
+            TargetDirState::Repository => self.plan_update(&git, &wanted, progress),
             place => self.plan_clone(place, &wanted),
         }
     }
@@ -198,6 +209,10 @@ impl GitLatest {
         Ok(plan)
     }
 
+    fn up_to_date(&self) -> String {
+        format!("Repository {} is up-to-date", self.target.path.display())
+    }
+
     fn fetch_args(&self) -> Vec<String> {
         let mut args: Vec<String> = vec!["fetch".into()];
         if self.flag("force_fetch", false) {
@@ -217,8 +232,24 @@ impl GitLatest {
 }
 
 impl State for GitLatest {
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx)?;
+        if ctx.compat == Compat::Strict || checked.verdict == Verdict::InSync {
+            return Ok(checked);
+        }
+        hide_from_salt(&mut checked.changes);
+        if self.target.dir_state(ctx)? != TargetDirState::Repository {
+            checked.changes.remove("revision");
+        }
+        if checked.changes.is_empty() {
+            let words = format!("{}\n\nChanges that would be made: {}", self.up_to_date(), checked.comment);
+            return Ok(CheckResult::in_sync(words));
+        }
+        Ok(checked)
+    }
+
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let plan = self.plan(ctx, false)?;
+        let plan = self.plan(ctx, GitProgress::None)?;
         if plan.changes.is_empty() {
             return Ok(CheckResult::in_sync(plan.in_sync_comment));
         }
@@ -237,13 +268,16 @@ impl State for GitLatest {
             changes.insert("forced clone", true);
         }
         self.target.prepare_dir(ctx)?;
+        let mut cloned = false;
         ctx.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
             // A clone or a fetch shows the rest of the way; then what is left is done.
-            let mut fresh = false;
+            let mut progress = GitProgress::None;
             for _ in 0..3 {
-                let plan = self
-                    .plan(ctx, fresh)
-                    .map_err(|f| failure_with_changes(&f.result.comment, &made, changes.clone()))?;
+                let plan = self.plan(ctx, progress).map_err(|f| {
+                    // It was fetched; the head is where it was.
+                    changes.remove("revision");
+                    failure_with_changes(&f.result.comment, &made, changes.clone())
+                })?;
                 for step in plan.steps.iter().filter(|s| !s.args.is_empty()) {
                     let dir = (step.args[0] != "clone").then_some(self.target.path.as_path());
                     if let Err(refusal) = git.run_checked(dir, &step.args) {
@@ -260,17 +294,26 @@ impl State for GitLatest {
                     }
                     made.push(step.done_comment.clone());
                 }
-                if !fresh {
+                let clones = plan.steps.first().is_some_and(|s| s.args.first().is_some_and(|a| a == "clone"));
+                if progress != GitProgress::Cloned {
+                    progress = if clones { GitProgress::Cloned } else { GitProgress::Fetched };
+                    cloned |= clones;
                     merge_changes(&mut changes, plan.changes);
                 }
-                fresh |= plan.steps.first().is_some_and(|s| s.args.first().is_some_and(|a| a == "clone"));
                 if !plan.plan_again {
                     break;
                 }
             }
             Ok(())
         })?;
-        Ok(ApplyResult::new(join_sentences(&made), changes))
+        let mut comment = join_sentences(&made);
+        if ctx.compat == Compat::Salt {
+            hide_from_salt(&mut changes);
+            if !self.target.bare && !cloned && !changes.contains("revision") {
+                comment = format!("{}\n\nChanges made: {comment}", self.up_to_date());
+            }
+        }
+        Ok(ApplyResult::new(comment, changes))
     }
 
     fn reads(&self) -> Effects {
@@ -285,6 +328,13 @@ impl State for GitLatest {
     fn lock_keys(&self) -> Vec<crate::LockKey> {
         vec![crate::LockKey::Path(self.target.path.clone())]
     }
+}
+
+/// Salt tells of branches and of the remote's address in words alone.
+fn hide_from_salt(changes: &mut Map) {
+    changes.remove("branch");
+    changes.remove("remote");
+    changes.remove("upstream");
 }
 
 /// Adds what a later plan changes; how it was at first stays.

@@ -4,7 +4,7 @@ use zagent_config::mask::redact_logins;
 use zagent_config::{Map, Value};
 use zagent_host::git::GitCli;
 
-use super::{ForceReset, GitLatest, GitPlan};
+use super::{ForceReset, GitLatest, GitPlan, GitProgress};
 use crate::StateError;
 use crate::git::local_repo::LocalRepo;
 use crate::git::remote_rev::{RemoteRev, RevKind, is_at_rev};
@@ -16,10 +16,12 @@ impl GitLatest {
         &self,
         git: &GitCli<'_>,
         wanted: &RemoteRev,
-        fresh: bool,
+        progress: GitProgress,
     ) -> Result<GitPlan, StateError> {
         let mut local = LocalRepo::inspect(self, git, wanted)?;
-        local.fresh = fresh;
+        local.fresh = progress == GitProgress::Cloned;
+        // What a fetch has shown is looked at again: changes that may go do not make it less of a fast-forward.
+        let discards = local.dirty && self.reset == ForceReset::Yes && progress == GitProgress::None;
         let path = self.target.path.display();
         let mut plan =
             GitPlan { in_sync_comment: format!("Repository {path} is up-to-date"), ..GitPlan::default() };
@@ -40,6 +42,11 @@ impl GitLatest {
         self.plan_remote_url(&local, &mut plan);
         self.plan_tags(&local, wanted, &mut plan);
         let switches = local.switches.is_some();
+        if !local.has_commit && progress != GitProgress::None {
+            let url = redact_logins(&self.access.url);
+            let words = format!("Fetch did not successfully retrieve rev '{}' from {url}", self.rev);
+            return Err(StateError::new(words));
+        }
         if !local.has_commit || plan.changes.contains("new_tags") {
             plan.steps.push(GitStep {
                 args: self.fetch_args(),
@@ -64,7 +71,7 @@ impl GitLatest {
         if !matches {
             plan.changes.insert("revision", old_new(local.revision.as_deref(), Some(commit)));
         }
-        self.plan_checkout(&local, wanted, commit, &mut plan)?;
+        self.plan_checkout(&local, wanted, discards, &mut plan)?;
         Ok(plan)
     }
 
@@ -124,13 +131,13 @@ impl GitLatest {
         &self,
         local: &LocalRepo,
         wanted: &RemoteRev,
-        commit: &str,
+        discards: bool,
         plan: &mut GitPlan,
     ) -> Result<(), StateError> {
-        let forward = match (local.dirty && self.reset != ForceReset::Remote, local.has_commit) {
-            (true, _) => Some(false),
-            (false, true) => Some(local.is_ahead || local.fresh),
-            (false, false) => None,
+        let commit = wanted.commit.as_deref().unwrap_or_default();
+        let forward = match local.has_commit {
+            true => Some(!discards && (local.is_ahead || local.fresh)),
+            false => None,
         };
         if (forward == Some(false) || local.dirty) && self.reset == ForceReset::No {
             return Err(self.refusal(local, wanted, commit));
@@ -153,7 +160,7 @@ impl GitLatest {
         match forward {
             // What comes after the fetch is told by the next plan.
             None => plan.steps.push(GitStep::new(&[], would, "")),
-            Some(true) if !moves && !local.dirty => {}
+            Some(true) if !moves => discard_changes(local, plan),
             Some(true)
                 if local.branch.is_none()
                     && local.switches.is_none()
@@ -167,10 +174,11 @@ impl GitLatest {
                 ));
             }
             Some(true) => {
-                let did = if matches!(wanted.kind, RevKind::Head | RevKind::Branch) {
-                    format!("Repository was fast-forwarded to {}", wanted.shown)
-                } else if local.fresh {
+                discard_changes(local, plan);
+                let did = if local.fresh {
                     format!("Repository was reset to {}", wanted.shown)
+                } else if matches!(wanted.kind, RevKind::Head | RevKind::Branch) {
+                    format!("Repository was fast-forwarded to {}", wanted.shown)
                 } else {
                     format!("Repository was reset to {} (fast-forward)", self.rev)
                 };
@@ -195,19 +203,17 @@ impl GitLatest {
         commit: &str,
         plan: &mut GitPlan,
     ) {
-        let mut did = format!("Repository was hard-reset to {}", wanted.shown);
+        let did = format!("Repository was hard-reset to {}", wanted.shown);
         let mut would = would;
-        if local.dirty {
-            did = format!("Uncommitted changes were discarded. {did}");
-            if would.is_empty() {
-                would = format!(
-                    "{} is up-to-date, but with uncommitted changes. Since 'force_reset' is set to True, these local \
-                     changes would be reset. To only reset when there are changes in the remote repository, set \
-                     'force_reset' to 'remote-changes'.",
-                    self.target.path.display()
-                );
-            }
+        if local.dirty && would.is_empty() {
+            would = format!(
+                "{} is up-to-date, but with uncommitted changes. Since 'force_reset' is set to True, these local \
+                 changes would be reset. To only reset when there are changes in the remote repository, set \
+                 'force_reset' to 'remote-changes'.",
+                self.target.path.display()
+            );
         }
+        discard_changes(local, plan);
         plan.changes.insert("forced update", true);
         plan.steps.push(GitStep::new(&["reset", "--hard", commit], would, did));
     }
@@ -316,5 +322,12 @@ impl GitLatest {
             if dirty { " (or 'remote-changes')" } else { "" },
             if dirty { " and discard these changes" } else { "" },
         ))
+    }
+}
+
+/// What was not committed goes, and is told apart from what comes.
+fn discard_changes(local: &LocalRepo, plan: &mut GitPlan) {
+    if local.dirty {
+        plan.steps.push(GitStep::new(&["reset", "--hard"], "", "Uncommitted changes were discarded"));
     }
 }
