@@ -34,12 +34,15 @@ fn declare(site: &mut Site) {
     site.host("changed", healthy, &format!("known_hosts_file: {}", site.path("other_hosts").display()));
     let flood = site.server("ForceCommand sh -c 'yes Welcome to this machine; true'\n", "");
     site.host("flood", flood, "");
-    // A directory of the test is all that the other servers see of /tmp.
     let small = site.path("small").display().to_string();
     fs::create_dir_all(&small).unwrap();
     let full = site.server("", &format!("mount -t tmpfs -o size=64k none {small}"));
     site.host("full", full, &format!("thin_dir: {small}/agent"));
-    let frozen = site.server("", "mount --bind /tmp /tmp; mount -o remount,ro,bind /tmp");
+    let own = site.path("").display().to_string();
+    let read_only = format!(
+        "mount --bind /tmp /tmp; mount -o remount,ro,bind /tmp; mount --bind {own} {own}; mount -o remount,rw,bind {own}"
+    );
+    let frozen = site.server("", &read_only);
     let shared = format!("/dev/shm/zagent-test-{}", std::process::id());
     site.host("frozen", frozen, &format!("thin_dir: {shared}"));
 }

@@ -91,6 +91,8 @@ impl Site {
             ),
         );
         site.write("known_hosts", "");
+        site.write("states/top.sls", "base: {'*': [web]}\n");
+        site.write("states/web.sls", "nothing:\n  test.nop: []\n");
         Some(site)
     }
 
