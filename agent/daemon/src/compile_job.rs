@@ -4,6 +4,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a plan is saved with the time of its compile")]
 
+pub(crate) mod declared_resources;
 mod empty_plan;
 
 use std::collections::HashSet;
@@ -88,6 +89,7 @@ impl CompileJob {
             }
             None => return self.finish_plan(self.compile_quietly()?, cache, messages),
         };
+        declared_resources::report_wrong_declaration(self, &planned.pillar, messages);
         empty_plan::explain_empty_plan(self, &planned, messages)?;
         Ok(planned)
     }
@@ -113,6 +115,7 @@ impl CompileJob {
             }
         }
         let planned = PlanWithPillar { plan: compiled.plan, pillar };
+        declared_resources::report_wrong_declaration(self, &planned.pillar, messages);
         empty_plan::explain_empty_plan(self, &planned, messages)?;
         Ok(planned)
     }

@@ -228,7 +228,9 @@ fn forget(args: &IdArgs, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
     let (_, set) = args.place.discover(GrainsUse::Kept, ui)?;
     let store = set.store();
     let mut known = store.known();
-    known.extend(set.resources().iter().map(|resource| resource.name().clone()));
+    // On an ssh host there may be more than here.
+    let on_hosts = set.resources().iter().filter(|resource| resource.link.is_some());
+    known.extend(on_hosts.map(|resource| resource.name().clone()));
     known.sort();
     known.dedup();
     let is_it = |name: &&ResourceName| name.id == args.resource || name.to_string() == args.resource;

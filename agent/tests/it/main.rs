@@ -22,4 +22,5 @@ mod rollout;
 mod secrets;
 mod signals;
 mod site;
+mod ssh;
 mod trust;

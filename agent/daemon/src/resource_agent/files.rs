@@ -1,7 +1,9 @@
 //! The files of a package in, a file tree out: each file is kept by its digest, and asked for once.
 //!
 //! Law: what is read is what the managing node named, byte for byte: a kept file whose digest is another one is asked for again
-//! (held by `files_are_asked_for_once_and_checked`).
+//! (held by `files_are_sent_once_and_checked`).
+
+#![expect(clippy::disallowed_methods, reason = "files that no run has used for long are removed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::DirBuilderExt;

@@ -1,7 +1,7 @@
 //! Requests of the managing node in, answers out: the agent on an ssh resource, for as long as one connection lasts.
 //!
 //! Law: it does what the other end of its standard input asks and nothing by itself; when that end is gone, a run is stopped
-//! (held by `an_agent_answers_until_its_input_ends`, `the_end_of_the_input_stops_a_run`).
+//! (held by `a_run_ends_with_its_connection`).
 
 mod files;
 mod run;
@@ -194,8 +194,9 @@ impl ResourceAgent {
         Ok(AgentReply::Ended { canceled })
     }
 
-    fn state_dir(&self) -> PathBuf {
-        self.dir.join(STATE_DIR)
+    /// The directory of locks and journals of one resource: a host can be declared under two ids.
+    pub(crate) fn state_dir(&self, id: &str) -> PathBuf {
+        self.dir.join(STATE_DIR).join(id.replace('/', "_"))
     }
 
     /// Removes the agent and all its files; a directory that holds something else stays.
@@ -205,8 +206,8 @@ impl ResourceAgent {
             _ => Ok(()),
         };
         let remove = || {
-            for dir in [self.state_dir(), self.dir.join(files::FILES_DIR)] {
-                is_gone(std::fs::remove_dir_all(dir))?;
+            for name in [STATE_DIR, files::FILES_DIR] {
+                is_gone(std::fs::remove_dir_all(self.dir.join(name)))?;
             }
             for entry in std::fs::read_dir(&self.dir)? {
                 let path = entry?.path();
@@ -229,6 +230,3 @@ impl ResourceAgent {
 fn failed(message: String) -> AgentReply {
     AgentReply::Failed { kind: FailureKind::Failed, message }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,7 @@
 //! A package in, its run on this machine out: every outcome goes to the managing node when its state ends.
 //!
 //! Law: pillar and plan are never written to this machine's disk; the journal of what a run replaced is
-//! (held by `a_package_runs_and_reports_each_state`).
+//! (held by `no_secret_of_a_run_travels_further_than_it_must`).
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ fn run_mask(wanted: &RemoteRunSettings, planned: &PlanWithPillar) -> SecretMask 
 
 /// The settings of this machine play no part: the defaults, and what was sent.
 fn run_settings(agent: &ResourceAgent, wanted: &RemoteRunSettings) -> Result<Settings, String> {
-    let root = agent.state_dir();
+    let root = agent.state_dir(&wanted.id);
     let location = ConfigLocation::Dir(root.join("no-settings"));
     let loaded = settings::load(&location, [], &[], Some(&wanted.id));
     let mut settings = loaded.map_err(|error| error_chain(&error))?;

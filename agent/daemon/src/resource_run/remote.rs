@@ -1,7 +1,7 @@
 //! The plan of an ssh resource in, its states' outcomes out: plan and files are packed, run over there, and what comes back is read.
 //!
 //! Law: secrets of the managing node are not packed: only the pillar of the resource, and what was decrypted for it
-//! (held by `nothing_of_the_managing_nodes_pillar_is_sent`). What comes back is masked here again (held by `receive_outcome`).
+//! (held by `no_secret_of_a_run_travels_further_than_it_must`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use zagent_config::codes::pillar as codes;
-use zagent_config::resources::{DeclarationError, ResourceName};
+use zagent_config::resources::ResourceName;
 use zagent_config::settings::{ResourceSettings, TemplatePermission};
 use zagent_config::target::{MatchKind, SubjectRole, Target, TargetError, TargetSubject};
-use zagent_config::{Diagnostic, Diagnostics, Map, Pos, Value, error_chain};
+use zagent_config::{Map, Value, error_chain};
 use zagent_resources::custom::CustomLimits;
 use zagent_resources::grains::GrainsUse;
 use zagent_resources::inventory::DiscoverySources;
@@ -17,6 +16,7 @@ use zagent_resources::{Inventory, Resource, ResourceStore};
 
 use super::parallel;
 use crate::compile_job::CompileJob;
+use crate::compile_job::declared_resources::declaration_diagnostics;
 use crate::error::AgentError;
 use crate::run_output::Messages;
 
@@ -115,7 +115,8 @@ impl ResourceSet {
             limits,
             ssh: &ssh,
         };
-        let inventory = Inventory::discover(&sources).map_err(|errors| declaration_errors(job, errors))?;
+        let inventory = Inventory::discover(&sources)
+            .map_err(|errors| AgentError::CompileErrors(declaration_diagnostics(job, errors)))?;
         inventory.problems.iter().for_each(|problem| messages.warn(problem));
         let grains = inventory.resources.iter().map(|_| OnceLock::new()).collect();
         Ok(Self { inventory, store: ResourceStore::new(&paths), pillar, grains, wanted, jobs })
@@ -184,31 +185,6 @@ impl ResourceSet {
     pub(super) fn names(&self, indices: &[usize]) -> Vec<ResourceName> {
         indices.iter().map(|index| self.resources()[*index].name().clone()).collect()
     }
-}
-
-/// Errors of a declaration, at the place where its key is set.
-fn declaration_errors(job: &CompileJob, errors: Vec<DeclarationError>) -> AgentError {
-    let diagnostic = |error: DeclarationError| {
-        // The key itself may be missing where the error is: then the key above it is shown.
-        let mut key = error.key.as_str();
-        let place = loop {
-            match (job.compiler.pillar_origin(key), key.rsplit_once(':')) {
-                (Some(place), _) => break Some(place),
-                (None, Some((above, _))) => key = above,
-                (None, None) => break None,
-            }
-        };
-        let diagnostic = Diagnostic::new(codes::RESOURCES, error.to_string());
-        let diagnostic = match place {
-            Some(place) => diagnostic.at(place.file, place.pos),
-            None => diagnostic.at("pillar", Pos::NONE),
-        };
-        match error.hint {
-            Some(hint) => diagnostic.hint(hint),
-            None => diagnostic,
-        }
-    };
-    AgentError::CompileErrors(Diagnostics(errors.into_iter().map(diagnostic).collect()))
 }
 
 /// The node, as a target sees it.

@@ -24,7 +24,8 @@ const SCRIPT: &str = concat!(
     "u=$(id -u); case $thin in \"~/\"*) thin=$HOME/${thin#??};; esac; ",
     "if [ -n \"$thin\" ]; then set -- \"$thin\"; else ",
     "set -- \"$HOME/.cache/zagent\" /var/tmp/zagent-$u /dev/shm/zagent-$u /tmp/zagent-$u; fi; ",
-    "go() { case $s in ",
+    // States make files with the mask of the agent: it is that of a service, not that of this script.
+    "go() { umask 022; case $s in ",
     "none) exec \"$1\" resource-agent;; ",
     "plain) exec sudo -n ${su:+-u \"$su\"} -- \"$1\" resource-agent;; ",
     "*) echo \"$m sudo\"; exec sudo -k -S -p \"\" ${su:+-u \"$su\"} -- \"$1\" resource-agent;; esac; }; ",

@@ -520,3 +520,20 @@ fn targets_select_as_in_salt_or_for_a_reason() {
     }
     assert_eq!((cases, differing), (61, 9));
 }
+
+#[test]
+fn every_run_reports_a_wrong_declaration_of_resources() {
+    let tree = Tree::new(&[
+        ("states/top.sls", "base:\n  '*': [a]\n"),
+        ("states/a.sls", "a:\n  test.nop: []\n"),
+        ("pillar/top.sls", "base:\n  '*': [resources]\n"),
+        ("pillar/resources.sls", "resources:\n  dumy: {}\n"),
+    ]);
+    for _ in ["compiled", "from the plan cache"] {
+        let said = tree.on_web(&["run", "--once"]);
+        assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
+        for words in ["pillar key `resources:dumy`: unknown resource type `dumy`", "did you mean `dummy`?"] {
+            assert!(said.err.contains(words), "{words}: {}", said.all());
+        }
+    }
+}
