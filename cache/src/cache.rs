@@ -11,6 +11,7 @@ use std::time::Duration;
 use zagent_config::paths::Paths;
 use zagent_config::settings::SourceSettings;
 
+use crate::generation::{self, published_names};
 use crate::lock::CacheLock;
 use crate::{CacheError, CacheLimits, CheckDepth, Generation, disk};
 
@@ -126,10 +127,19 @@ impl Cache {
         let Some(now) = self.current_name()? else {
             return Ok(None);
         };
-        let before = Generation::open(&self.paths, &now).ok().and_then(|g| g.record().previous.clone());
-        let all = self.list()?;
-        let named = all.iter().find(|g| Some(g.name()) == before.as_deref() && g.name() != now);
-        Ok(named.or_else(|| all.iter().rfind(|g| *g.name() < *now)).cloned())
+        let names = published_names(&self.paths)?;
+        let named = self.previous_name(&now, &names);
+        let older = names.iter().rev().filter(|name| **name < now).map(String::as_str);
+        // Most often the first one is whole: the records of the others are not read.
+        let mut whole =
+            named.into_iter().chain(older).filter_map(|name| Generation::open(&self.paths, name).ok());
+        Ok(whole.next())
+    }
+
+    /// The name of the generation that was current before this one, if it is still there.
+    pub(crate) fn previous_name<'n>(&self, now: &str, names: &'n [String]) -> Option<&'n str> {
+        let before = generation::previous_name(&self.paths, now)?;
+        names.iter().find(|name| **name == before && before != now).map(String::as_str)
     }
 
     /// Points `current` to a generation, in one step.

@@ -83,6 +83,13 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), CacheError> {
         .map_err(io_error("sync the directory", path))
 }
 
+/// Syncs the content of a file.
+pub(crate) fn sync_file(path: &Path) -> Result<(), CacheError> {
+    failpoint("disk::sync")
+        .and_then(|()| durable::sync_file(&open_nofollow(path)?.0, path))
+        .map_err(io_error("sync", path))
+}
+
 /// Syncs everything below a directory.
 pub(crate) fn sync_below(path: &Path) -> Result<(), CacheError> {
     failpoint("disk::sync").and_then(|()| durable::sync_below(path)).map_err(io_error("sync", path))

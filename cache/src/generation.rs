@@ -30,6 +30,7 @@ pub struct Generation {
     name: String,
     root_dir: PathBuf,
     dir: PathBuf,
+    paths: Paths,
     record: Arc<GenerationRecord>,
 }
 
@@ -55,8 +56,25 @@ impl Generation {
         if record.schema != record::SCHEMA {
             return Err(damaged("was written by another version of the agent").into());
         }
-        let dir = home.join(TREE);
-        Ok(Self { name: name.into(), root_dir: home, dir, record: Arc::new(record) })
+        Ok(Self::new(paths, name.into(), record))
+    }
+
+    /// The generation with that name and record, which are on the disk.
+    pub(crate) fn new(paths: &Paths, name: String, record: GenerationRecord) -> Self {
+        let root_dir = paths.generation(&name);
+        let dir = root_dir.join(TREE);
+        Self { name, root_dir, dir, paths: paths.clone(), record: Arc::new(record) }
+    }
+
+    /// The paths of the cache that it is in.
+    pub(crate) const fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// True when `current` points to it.
+    pub(crate) fn is_current(&self) -> bool {
+        let target = std::fs::read_link(self.paths.current());
+        target.is_ok_and(|target| target.file_name().is_some_and(|name| *name == *self.name))
     }
 
     /// Its name: an increasing number, the short revision, and the digest of its record.
@@ -112,6 +130,24 @@ pub(crate) fn generation_name(number: u64, revision: &str, record: &[u8]) -> Str
 /// The number in a name.
 pub(crate) fn generation_number(name: &str) -> Option<u64> {
     name.split('-').next()?.parse().ok()
+}
+
+/// The names of generations that were published, oldest first; their records are not read.
+pub(crate) fn published_names(paths: &Paths) -> Result<Vec<String>, CacheError> {
+    let home = paths.generations();
+    let mut names = disk::list_names(&home)?;
+    names.retain(|name| record_digest(name).is_some() && home.join(name).join(RECORD).exists());
+    Ok(names)
+}
+
+/// The generation that was current before another one; its record is read no further than for that.
+pub(crate) fn previous_name(paths: &Paths, name: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Predecessor {
+        previous: Option<String>,
+    }
+    let bytes = disk::read(&paths.generation(name).join(RECORD), MAX_RECORD).ok()??;
+    serde_json::from_slice::<Predecessor>(&bytes).ok()?.previous
 }
 
 /// The digest in a name; `None` when this is not a generation name.

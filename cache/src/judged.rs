@@ -112,7 +112,7 @@ impl SignedCommit {
         line: &str,
         trust: &TrustSettings,
     ) -> Result<Option<String>, CacheError> {
-        let (floor, _) = ReplayFloor::read(cache.paths(), &cache.list()?)?;
+        let (floor, _) = ReplayFloor::read(cache)?;
         let wanted = match floor.branch(line) {
             Some(newest) => history_counts(trust).then(|| newest.revision.clone()),
             None if floor.is_empty() => trust.first.commit.as_ref().map(ToString::to_string),
@@ -133,7 +133,7 @@ impl SignedCommit {
         });
         if !is_current && !context.allow_rewind {
             // A refusal ends here, so a record that was lost is replaced here.
-            let floor = ReplayFloor::repair(cache.paths(), &cache.list()?)?;
+            let floor = ReplayFloor::repair(cache)?;
             match floor.branch(context.branch) {
                 Some(line) => check_history(&self.identity(), line, context)?,
                 None if floor.is_empty() => check_first_commit(&self.identity(), context)?,

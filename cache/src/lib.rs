@@ -11,6 +11,7 @@ mod cache;
 mod commit_history;
 mod commit_tree;
 mod deadline;
+mod dir_entries;
 mod disk;
 mod error;
 mod generation;
@@ -31,6 +32,7 @@ mod replay_floor;
 mod repository;
 pub mod source;
 mod stage;
+mod stamps;
 #[cfg(feature = "testing")]
 #[expect(clippy::unwrap_used, reason = "a test that cannot set up its repository has failed")]
 pub mod testing;

@@ -74,7 +74,7 @@ impl ObjectStore {
     /// File content is not hashed here, but each time it is read.
     #[must_use]
     pub fn has_commit(&self, revision: &Revision) -> bool {
-        self.walk_objects(revision, None).is_ok()
+        self.check_present(revision).is_ok()
     }
 
     /// The files of a commit.
@@ -141,6 +141,11 @@ impl ObjectStore {
     pub(crate) fn pack_count(&self) -> usize {
         let packs = std::fs::read_dir(self.dir.join("objects/pack")).into_iter().flatten().flatten();
         packs.filter(|entry| entry.path().extension().is_some_and(|end| end == "pack")).count()
+    }
+
+    /// Hashes a commit and its directories, and checks that every file is there.
+    pub(crate) fn check_present(&self, revision: &Revision) -> Result<(), RepositoryError> {
+        self.walk_objects(revision, None)
     }
 
     /// Hashes a commit and every object of its tree.

@@ -4,47 +4,64 @@
 //! (held by `pruning_keeps_every_needed_generation`).
 
 use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::deadline::Deadline;
-use crate::generation::RECORD;
-use crate::{Cache, CacheError, Generation, ObjectStore, RepositoryError, disk};
+use crate::generation::{RECORD, published_names};
+use crate::lock::CacheLock;
+use crate::repair::AfterRemoval;
+use crate::{Cache, CacheError, ObjectStore, RepositoryError, disk};
 
 impl Cache {
-    /// Removes generations that are not needed, and trees that were never published; returns the names.
+    /// Removes generations that are not needed, and trees that were never published; returns the names. The tree of one
+    /// stays as the spare one, from which the next is made.
     ///
     /// # Errors
     /// Fails when another process changes the cache, or a file cannot be removed.
     pub fn gc(&self) -> Result<Vec<String>, CacheError> {
-        self.gc_beyond(self.keep_count())
+        let lock = self.lock()?;
+        self.prune(self.keep_count(), AfterRemoval::SpareTree, &lock)
     }
 
-    /// The same, and of the others only the newest `keep` stay.
+    /// The same because space is short: only the newest `keep` of the others stay, and no spare tree.
     ///
     /// # Errors
     /// As [`Cache::gc`].
     pub fn gc_beyond(&self, keep: usize) -> Result<Vec<String>, CacheError> {
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
+        let removed = self.prune(keep, AfterRemoval::Nothing, &lock)?;
+        disk::remove_all(&self.paths().spare_tree())?;
+        Ok(removed)
+    }
+
+    fn prune(&self, keep: usize, left: AfterRemoval, _lock: &CacheLock) -> Result<Vec<String>, CacheError> {
         self.clear_staging()?;
-        let all = self.list()?;
+        let all = published_names(self.paths())?;
         let current = self.current_name()?;
-        let previous = self.previous()?;
         let newest = all.len().saturating_sub(keep);
+        if newest == 0 {
+            return Ok(Vec::new());
+        }
+        let previous = current.as_deref().and_then(|now| {
+            let older = || all.iter().rfind(|name| name.as_str() < now).map(String::as_str);
+            self.previous_name(now, &all).or_else(older)
+        });
         let mut removed = Vec::new();
-        for generation in &all[..newest] {
-            let needed = [current.as_deref(), previous.as_ref().map(Generation::name)];
-            if needed.contains(&Some(generation.name())) {
+        for name in &all[..newest] {
+            if [current.as_deref(), previous].contains(&Some(name.as_str())) {
                 continue;
             }
             // Held until it is removed: a run that starts now must not find it half removed.
-            let Some(_held) = lock_unpinned(generation) else {
+            let place = self.paths().generation(name);
+            let Some(_held) = lock_unpinned(&place) else {
                 continue;
             };
-            disk::failpoint("prune::one").map_err(disk::io_error("remove", generation.root_dir()))?;
-            self.discard(generation.name())?;
-            removed.push(generation.name().to_owned());
+            disk::failpoint("prune::one").map_err(disk::io_error("remove", &place))?;
+            self.discard(name, left)?;
+            removed.push(name.clone());
         }
         Ok(removed)
     }
@@ -68,7 +85,7 @@ impl Cache {
 }
 
 /// The lock on a generation that no run reads.
-fn lock_unpinned(generation: &Generation) -> Option<File> {
-    let file = File::open(generation.root_dir().join(RECORD)).ok()?;
+fn lock_unpinned(place: &Path) -> Option<File> {
+    let file = File::open(place.join(RECORD)).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
 }

@@ -24,7 +24,7 @@ impl VerifiedTree {
         let taken = disk::list_names(&paths.generations())?;
         let number =
             taken.iter().filter_map(|name| generation::generation_number(name)).max().unwrap_or(0) + 1;
-        let name = generation::generation_name(number, &self.record.revision, &self.record_bytes()?);
+        let name = generation::generation_name(number, &self.record.revision, &self.record_bytes);
         let target = paths.generation(&name);
         disk::rename(self.staged_tree.staging_dir.path(), &target)?;
         self.staged_tree.staging_dir.set_placed(target, name);
@@ -39,23 +39,18 @@ impl VerifiedTree {
         self.place()?;
         let (cache, paths) = (&self.staged_tree.cache, self.staged_tree.cache.paths());
         let place = self.staged_tree.staging_dir.path();
-        disk::sync_below(place)?;
+        self.staged_tree.written.sync(place)?;
         self.pass("publish::synced")?;
         if let Some(floor) = &self.floor {
             floor.write(paths)?;
         }
         self.pass("publish::floor")?;
-        disk::write_atomic(&place.join(RECORD), &self.record_bytes()?)?;
+        disk::write_atomic(&place.join(RECORD), &self.record_bytes)?;
         let name = self.staged_tree.staging_dir.keep();
         disk::sync_dir(&paths.generations())?;
         disk::failpoint("publish::named").map_err(disk::io_error("publish", &paths.generation(&name)))?;
         cache.switch_current(&name)?;
-        Generation::open(paths, &name)
-    }
-
-    fn record_bytes(&self) -> Result<Vec<u8>, CacheError> {
-        let place = self.staged_tree.staging_dir.path();
-        serde_json::to_vec(&self.record).map_err(|e| disk::io_error("write", place)(e.into()))
+        Ok(Generation::new(paths, name, self.record))
     }
 
     fn pass(&self, point: &str) -> Result<(), CacheError> {

@@ -9,6 +9,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
 use jiff::Timestamp;
+use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
 use crate::trust::Signer;
@@ -61,6 +62,9 @@ pub struct FileRecord {
     pub size: u64,
     /// File system data that changes when anyone modifies the file.
     pub stamp: TreeFileStamp,
+    /// The Git object that it was written from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
 }
 
 /// The file system metadata of an unmodified file.
@@ -78,13 +82,26 @@ impl TreeFileStamp {
     /// Of a file.
     #[must_use]
     pub fn from_metadata(meta: &Metadata) -> Self {
-        let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
         Self {
             inode: meta.ino(),
-            modified: nanos(meta.mtime(), meta.mtime_nsec()),
-            changed: nanos(meta.ctime(), meta.ctime_nsec()),
+            modified: nanoseconds(meta.mtime(), meta.mtime_nsec()),
+            changed: nanoseconds(meta.ctime(), meta.ctime_nsec()),
         }
     }
+
+    /// The same, from a system call.
+    pub(crate) fn from_stat(meta: &Stat) -> Self {
+        let rest = |nanoseconds| i64::try_from(nanoseconds).unwrap_or_default();
+        Self {
+            inode: meta.st_ino,
+            modified: nanoseconds(meta.st_mtime, rest(meta.st_mtime_nsec)),
+            changed: nanoseconds(meta.st_ctime, rest(meta.st_ctime_nsec)),
+        }
+    }
+}
+
+const fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
 impl FileRecord {
@@ -94,6 +111,7 @@ impl FileRecord {
             mode: meta.mode(),
             size: meta.size(),
             stamp: TreeFileStamp::from_metadata(meta),
+            blob: None,
         }
     }
 

@@ -3,7 +3,9 @@
 //! Law: a complete current generation is never touched. Everything that is removed was either never published or is
 //! not a generation (held by `leftovers_of_a_crash_are_repaired`).
 
-use crate::generation::RECORD;
+use std::fs;
+
+use crate::generation::{RECORD, TREE};
 use crate::{Cache, CacheError, CheckDepth, Generation, disk};
 
 /// What was repaired.
@@ -15,6 +17,14 @@ pub struct RepairReport {
     pub broken: Vec<String>,
     /// The generation that `current` points to now, if it pointed to nothing before.
     pub current: Option<String>,
+}
+
+/// What stays of a removed generation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterRemoval {
+    Nothing,
+    /// Its tree, if there is no spare one yet. Only of a published generation: everything in it is durable.
+    SpareTree,
 }
 
 impl RepairReport {
@@ -59,7 +69,7 @@ impl Cache {
         let now = self.current_name()?;
         for name in disk::list_names(&self.paths().generations())? {
             if Some(&name) != now.as_ref() && Generation::open(self.paths(), &name).is_err() {
-                self.discard(&name)?;
+                self.discard(&name, AfterRemoval::Nothing)?;
                 report.broken.push(name);
             }
         }
@@ -108,13 +118,18 @@ impl Cache {
     }
 
     /// Removes a generation: it is moved away in one step, so it is never half removed.
-    pub(crate) fn discard(&self, name: &str) -> Result<(), CacheError> {
+    pub(crate) fn discard(&self, name: &str, left: AfterRemoval) -> Result<(), CacheError> {
         let gone = self.paths().staging().join(format!("gone-{name}"));
         disk::make_dirs(&self.paths().staging())?;
         disk::remove_all(&gone)?;
         disk::rename(&self.paths().generation(name), &gone)?;
         disk::sync_dir(&self.paths().generations())?;
         disk::failpoint("prune::moved").map_err(disk::io_error("remove", &gone))?;
+        let spare = self.paths().spare_tree();
+        // By now it is durable that this is no generation any more, so its files may change.
+        if left == AfterRemoval::SpareTree && fs::symlink_metadata(&spare).is_err() {
+            disk::rename(&gone.join(TREE), &spare)?;
+        }
         disk::remove_all(&gone)
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use zagent_config::paths::Paths;
 
-use crate::{CacheError, Generation, disk};
+use crate::{Cache, CacheError, Generation, disk};
 
 /// Maximum bytes of a replay protection record.
 const MAX_BYTES: u64 = 16 << 20;
@@ -72,10 +72,8 @@ impl ReplayFloor {
     ///
     /// # Errors
     /// Fails when one record is damaged and the other is missing.
-    pub(crate) fn read(
-        paths: &Paths,
-        generations: &[Generation],
-    ) -> Result<(Self, Vec<PathBuf>), CacheError> {
+    pub(crate) fn read(cache: &Cache) -> Result<(Self, Vec<PathBuf>), CacheError> {
+        let paths = cache.paths();
         let (place, second) = (paths.floor(), paths.floor_copy());
         match (FloorCopy::read(&place), FloorCopy::read(&second)) {
             (FloorCopy::Good(one), FloorCopy::Good(other)) if one == other => Ok((one, Vec::new())),
@@ -84,7 +82,9 @@ impl ReplayFloor {
             }
             (FloorCopy::Good(floor), _) => Ok((floor, vec![second])),
             (_, FloorCopy::Good(floor)) => Ok((floor, vec![place])),
-            (FloorCopy::Missing, FloorCopy::Missing) => Ok((Self::from_generations(generations), Vec::new())),
+            (FloorCopy::Missing, FloorCopy::Missing) => {
+                Ok((Self::from_generations(&cache.list()?), Vec::new()))
+            }
             _ => Err(CacheError::FloorDamaged { floor: place, copy: second }),
         }
     }
@@ -93,8 +93,8 @@ impl ReplayFloor {
     ///
     /// # Errors
     /// As [`FloorDamaged::read`], and when it cannot be written.
-    pub(crate) fn repair(paths: &Paths, generations: &[Generation]) -> Result<Self, CacheError> {
-        let (floor, behind) = Self::read(paths, generations)?;
+    pub(crate) fn repair(cache: &Cache) -> Result<Self, CacheError> {
+        let (floor, behind) = Self::read(cache)?;
         for place in behind {
             tracing::warn!(path = %place.display(), "a replay protection record was missing, damaged or outdated; rewriting it");
             disk::write_atomic(&place, &floor.to_bytes())?;

@@ -4,32 +4,32 @@
 //! before its entries and symlinks are created last, so nothing is ever written through a symlink. A dropped tree
 //! leaves nothing behind (held by `no_hostile_tree_is_published`, `no_hostile_directory_is_published`).
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+mod staged_files;
+mod tree_writer;
+
+use std::fs;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use zagent_config::ids::Revision;
-use zagent_config::manifest;
-use zagent_config::paths::tree::MANIFEST;
 
 use crate::commit_tree::BlobSink;
 use crate::generation::TREE;
 use crate::lock::CacheLock;
-use crate::record::{self, FileRecord, TreeFileStamp};
+use crate::record::{self, TreeFileStamp};
 use crate::tree_listing::{ListingEntry, TreeListing, join_path};
 use crate::{
-    Cache, CacheError, CommitTree, JudgedCommit, ObjectStore, Refusal, RepositoryError, disk, path_names,
+    Cache, CacheError, CommitTree, Generation, JudgedCommit, ObjectStore, Refusal, RepositoryError, disk,
+    path_names,
 };
 use zagent_config::sorted::CollectSorted;
 
-/// Maximum number of signatures per manifest.
-const MAX_SIGNATURES: usize = 32;
-/// Maximum bytes per signature.
-const MAX_SIGNATURE: usize = 64 << 10;
+pub(crate) use self::staged_files::StagedFiles;
+use self::tree_writer::{TreeWriter, WantedFile};
+
 /// Maximum number of warnings per kind and tree.
 const MAX_WARNINGS: usize = 5;
 
@@ -49,22 +49,10 @@ pub(crate) struct StagedTree {
     pub(crate) parents: Vec<String>,
     pub(crate) committed: Option<Timestamp>,
     pub(crate) written: StagedFiles,
+    /// The current generation, which shares its files with the tree.
+    pub(crate) current: Option<Generation>,
     /// Held until it is published or dropped; the last field, so that the directory is removed before others may enter.
     pub(crate) _lock: CacheLock,
-}
-
-/// What was written.
-#[derive(Debug, Default)]
-pub(crate) struct StagedFiles {
-    pub(crate) dirs: Vec<String>,
-    pub(crate) files: BTreeMap<String, FileRecord>,
-    pub(crate) manifest: Option<Vec<u8>>,
-    pub(crate) signatures: Vec<(String, Vec<u8>)>,
-    /// With a manifest: every file as seen through symlinks, and its real path.
-    pub(crate) resolved_files: BTreeMap<String, String>,
-    /// With a manifest: symlinks that point to nothing.
-    pub(crate) broken_links: Vec<String>,
-    total: u64,
 }
 
 /// A directory of a tree that is not published yet: below the staging directory, then at its final place. Removed when
@@ -78,13 +66,19 @@ pub(crate) struct StagingDir {
 }
 
 impl StagingDir {
-    fn new(staging: &Path) -> Result<Self, CacheError> {
+    /// A new one; with a tree in it that was spared, if there is one.
+    fn new(staging: &Path, spare: Option<&Path>) -> Result<Self, CacheError> {
         disk::make_dirs(staging)?;
         let taken = |n: &u32| fs::symlink_metadata(staging.join(n.to_string())).is_ok();
         let n = (0..).find(|n| !taken(n)).unwrap_or(0);
         let place = Self { path: staging.join(n.to_string()), name: None, kept: false };
         disk::make_dir(&place.path)?;
-        disk::make_dir(&place.path.join(TREE))?;
+        let tree = place.path.join(TREE);
+        let is_spared = spare.is_some_and(|spare| spare.is_dir() && disk::rename(spare, &tree).is_ok());
+        if !is_spared || !is_own_dir(&tree) {
+            disk::remove_all(&tree)?;
+            disk::make_dir(&tree)?;
+        }
         Ok(place)
     }
 
@@ -119,6 +113,13 @@ impl Drop for StagingDir {
             tracing::warn!(%error, "cannot remove a staged tree");
         }
     }
+}
+
+/// True for a directory that only the agent's user can enter.
+fn is_own_dir(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| {
+        meta.is_dir() && meta.mode() & 0o7777 == 0o700 && meta.uid() == rustix::process::geteuid().as_raw()
+    })
 }
 
 pub use zagent_config::ids::DIR_PREFIX;
@@ -167,13 +168,16 @@ impl Cache {
             return Err(RepositoryError::Submodule { path: path.clone() }.into());
         }
         let lock = self.lock()?;
-        let place = StagingDir::new(&self.paths().staging())?;
+        let current = self.current().ok().flatten();
+        let spare = current.as_ref().map(|_| self.paths().spare_tree());
+        let place = StagingDir::new(&self.paths().staging(), spare.as_deref())?;
         let mut copy = tree.blob_copier()?;
         let written = write_tree(
             &place.path().join(TREE),
             tree.listing(),
-            |file| file.executable,
-            |path, file, sink| copy(path, file, sink).map_err(CacheError::from),
+            current.as_ref(),
+            &|file| WantedFile { executable: file.executable, blob: Some(file.id.to_string()) },
+            &mut |path, file, sink| copy(path, file, sink).map_err(CacheError::from),
         )?;
         let staged = StagedTree {
             cache: self.clone(),
@@ -183,6 +187,7 @@ impl Cache {
             parents: tree.parents().to_vec(),
             committed: tree.commit_time(),
             written,
+            current,
             _lock: lock,
         };
         finish_staging(staged)
@@ -194,15 +199,18 @@ impl Cache {
     /// Fails when its content is refused, cannot be read or written, or changes during the copy.
     pub fn stage_dir(&self, dir: &Path) -> Result<StagedRevision, CacheError> {
         let lock = self.lock()?;
-        let place = StagingDir::new(&self.paths().staging())?;
+        let place = StagingDir::new(&self.paths().staging(), None)?;
         let mut listing = TreeListing::new(self.limits());
         scan_dir(dir, "", &mut listing)?;
         listing.check_links()?;
         let limit = self.limits().bytes;
-        let copy = |path: &str, file: &ListedFile, sink: BlobSink<'_>| {
-            copy_listed(&dir.join(path), path, file, limit, sink)
-        };
-        let written = write_tree(&place.path().join(TREE), &listing, |file| file.executable, copy)?;
+        let written = write_tree(
+            &place.path().join(TREE),
+            &listing,
+            None,
+            &|file: &ListedFile| WantedFile { executable: file.executable, blob: None },
+            &mut |path, file, sink| copy_listed(&dir.join(path), path, file, limit, sink),
+        )?;
         check_unchanged(dir, &listing)?;
         let revision = format!("{DIR_PREFIX}{}", record::content_digest(&written.dirs, &written.files));
         let staged = StagedTree {
@@ -213,6 +221,7 @@ impl Cache {
             parents: Vec::new(),
             committed: None,
             written,
+            current: self.current().ok().flatten(),
             _lock: lock,
         };
         finish_staging(staged)
@@ -231,130 +240,20 @@ fn finish_staging(staged: StagedTree) -> Result<StagedRevision, CacheError> {
 fn write_tree<F>(
     root: &Path,
     listing: &TreeListing<F>,
-    executable: impl Fn(&F) -> bool,
-    mut copy: impl FnMut(&str, &F, BlobSink<'_>) -> Result<(), CacheError>,
+    shared: Option<&Generation>,
+    describe: &dyn Fn(&F) -> WantedFile,
+    copy: &mut dyn FnMut(&str, &F, BlobSink<'_>) -> Result<(), CacheError>,
 ) -> Result<StagedFiles, CacheError> {
-    let mut written = StagedFiles::default();
     for (one, other) in listing.case_collisions().into_iter().take(MAX_WARNINGS) {
         tracing::warn!(one, other, "two names differ only in case");
     }
-    for (path, node) in listing.nodes() {
-        match node {
-            ListingEntry::Dir => {
-                disk::make_dir(&root.join(path))?;
-                written.dirs.push(path.to_owned());
-            }
-            ListingEntry::File(file) => {
-                let mode = if executable(file) { 0o700 } else { 0o600 };
-                let copy = |sink: BlobSink<'_>| copy(path, file, sink);
-                written.write_file(&root.join(path), path, mode, listing.limits().total, copy)?;
-            }
-            ListingEntry::Link(_) => {}
-        }
-    }
-    for (path, node) in listing.nodes() {
-        if let ListingEntry::Link(target) = node {
-            if path == MANIFEST || manifest::is_signature(path) {
-                return Err(RepositoryError::Target {
-                    path: path.into(),
-                    why: "the manifest and its signatures must be regular files",
-                }
-                .into());
-            }
-            let place = root.join(path);
-            disk::make_link(target, &place)?;
-            let meta = fs::symlink_metadata(&place).map_err(disk::io_error("stat", &place))?;
-            written.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(target.as_bytes()), &meta));
-        }
-    }
+    let mut written = TreeWriter::new(root, listing, shared, describe, copy).write()?;
     if written.manifest.is_some() {
         written.resolved_files =
             listing.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).into_map();
         written.broken_links = listing.broken_links()?;
     }
     Ok(written)
-}
-
-impl StagedFiles {
-    /// Writes one file with the pieces that `copy` gives.
-    fn write_file(
-        &mut self,
-        place: &Path,
-        path: &str,
-        mode: u32,
-        limit: u64,
-        copy: impl FnOnce(BlobSink<'_>) -> Result<(), CacheError>,
-    ) -> Result<(), CacheError> {
-        disk::failpoint("stage::file").map_err(disk::io_error("write", place))?;
-        let file = disk::create_new(place, mode)?;
-        let is_small = path == MANIFEST || manifest::is_signature(path);
-        let mut new = StagedFile {
-            file,
-            hasher: blake3::Hasher::new(),
-            start: Vec::new(),
-            kept: is_small.then(Vec::new),
-        };
-        let mut total = self.total;
-        let copied = copy(&mut |part| {
-            total = total.saturating_add(part.len() as u64);
-            if total > limit { Err(io::ErrorKind::FileTooLarge.into()) } else { new.write(part) }
-        });
-        self.total = total;
-        match copied {
-            _ if total > limit => return Err(RepositoryError::TooMuch { limit }.into()),
-            Err(CacheError::Repository(RepositoryError::Copy { source, .. })) => {
-                return Err(disk::io_error("write", place)(source));
-            }
-            copied => copied?,
-        }
-        if new.start == LFS_START {
-            tracing::warn!(
-                path,
-                "this is a Git LFS pointer, not the file itself: zagent does not fetch LFS files"
-            );
-        }
-        let meta = new.file.metadata().map_err(disk::io_error("stat", place))?;
-        self.files.insert(path.to_owned(), FileRecord::new(&new.hasher.finalize(), &meta));
-        let Some(bytes) = new.kept else { return Ok(()) };
-        if path == MANIFEST {
-            self.manifest = Some(bytes);
-        } else {
-            if self.signatures.len() >= MAX_SIGNATURES || bytes.len() > MAX_SIGNATURE {
-                return Err(Refusal::Signatures { path: path.into() }.into());
-            }
-            self.signatures.push((path.to_owned(), bytes));
-        }
-        Ok(())
-    }
-}
-
-/// How a Git LFS pointer starts.
-const LFS_START: &[u8] = b"version https://git-lfs.github.com/spec/";
-
-/// A file while it is written.
-struct StagedFile {
-    file: File,
-    hasher: blake3::Hasher,
-    /// Its first bytes.
-    start: Vec<u8>,
-    /// All its bytes, for a manifest or a signature.
-    kept: Option<Vec<u8>>,
-}
-
-impl StagedFile {
-    fn write(&mut self, part: &[u8]) -> io::Result<()> {
-        if part.is_empty() {
-            return Ok(());
-        }
-        let room = LFS_START.len() - self.start.len();
-        self.start.extend_from_slice(&part[..part.len().min(room)]);
-        if let Some(kept) = &mut self.kept {
-            kept.extend_from_slice(part);
-        }
-        self.hasher.update(part);
-        disk::failpoint("disk::write")?;
-        self.file.write_all(part)
-    }
 }
 
 /// A file of a plain directory, as it was when it was listed.

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::RepositoryError;
+use zagent_config::sorted::CollectSorted;
 
 /// Maximum number of symlinks on the way to one file, as in the kernel.
 const MAX_HOPS: usize = 40;
@@ -52,6 +53,7 @@ pub(crate) struct TreeListing<F> {
     limits: CacheLimits,
     files: usize,
     dirs: usize,
+    has_links: bool,
     steps: AtomicU64,
 }
 
@@ -68,7 +70,7 @@ enum LinkEnd {
 
 impl<F> TreeListing<F> {
     pub(crate) fn new(limits: CacheLimits) -> Self {
-        Self { nodes: BTreeMap::new(), limits, files: 0, dirs: 0, steps: AtomicU64::new(0) }
+        Self { nodes: BTreeMap::new(), limits, files: 0, dirs: 0, has_links: false, steps: AtomicU64::new(0) }
     }
 
     pub(crate) fn limits(&self) -> CacheLimits {
@@ -84,6 +86,7 @@ impl<F> TreeListing<F> {
     pub(crate) fn add(&mut self, path: String, node: ListingEntry<F>) -> Result<(), RepositoryError> {
         let count = if matches!(node, ListingEntry::Dir) { &mut self.dirs } else { &mut self.files };
         *count += 1;
+        self.has_links |= matches!(node, ListingEntry::Link(_));
         if *count > self.limits.files {
             return Err(RepositoryError::TooMany { limit: self.limits.files });
         }
@@ -131,6 +134,10 @@ impl<F> TreeListing<F> {
     pub(crate) fn case_collisions(&self) -> Vec<(&str, &str)> {
         let mut seen: BTreeMap<String, &str> = BTreeMap::new();
         let mut found = Vec::new();
+        let has_case = |path: &String| path.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+        if !self.nodes.keys().any(has_case) {
+            return found;
+        }
         for path in self.nodes.keys() {
             if let Some(first) = seen.insert(path.to_lowercase(), path) {
                 found.push((first, path.as_str()));
@@ -145,9 +152,22 @@ impl<F> TreeListing<F> {
         &self,
         prefix: &str,
     ) -> Result<BTreeMap<String, (String, &F)>, RepositoryError> {
+        if !self.has_links {
+            return Ok(self.plain_files_below(prefix));
+        }
         let mut found = BTreeMap::new();
         self.collect_files(prefix, "", &mut Vec::new(), &mut found)?;
         Ok(found)
+    }
+
+    /// The same when there are no symlinks: every path is where it seems to be.
+    fn plain_files_below(&self, prefix: &str) -> BTreeMap<String, (String, &F)> {
+        let below = self.nodes.iter().filter_map(|(path, node)| match (path.strip_prefix(prefix), node) {
+            (Some(rest), ListingEntry::File(file)) if prefix.is_empty() => Some((rest, (path, file))),
+            (Some(rest), ListingEntry::File(file)) => Some((rest.strip_prefix('/')?, (path, file))),
+            _ => None,
+        });
+        below.map(|(shown, (path, file))| (shown.to_owned(), (path.clone(), file))).into_map()
     }
 
     fn collect_files<'s>(

@@ -25,6 +25,8 @@ use crate::{Cache, CacheError, Generation, Refusal, StagedRevision, disk};
 pub struct VerifiedTree {
     pub(crate) staged_tree: StagedTree,
     pub(crate) record: GenerationRecord,
+    /// The record as it will be on the disk.
+    pub(crate) record_bytes: Vec<u8>,
     /// The new replay protection record; `None` when nothing changes.
     pub(crate) floor: Option<ReplayFloor>,
     /// True when the node has accepted nothing before, and nothing told it what to expect.
@@ -69,7 +71,7 @@ impl Cache {
     /// # Errors
     /// Fails when the replay protection records cannot be read.
     pub fn newest_accepted(&self, line: &str) -> Result<Option<NewestAccepted>, CacheError> {
-        let (floor, _) = ReplayFloor::read(self.paths(), &self.list()?)?;
+        let (floor, _) = ReplayFloor::read(self)?;
         Ok(floor.branch(line).map(|line| NewestAccepted {
             revision: line.revision.clone(),
             committed: line.committed,
@@ -82,7 +84,7 @@ impl Cache {
     /// # Errors
     /// Fails when the replay protection records cannot be read.
     pub fn is_first_contact(&self) -> Result<bool, CacheError> {
-        Ok(ReplayFloor::read(self.paths(), &self.list()?)?.0.is_empty())
+        Ok(ReplayFloor::read(self)?.0.is_empty())
     }
 }
 
@@ -92,10 +94,10 @@ impl StagedRevision {
     /// # Errors
     /// Fails with the first reason to refuse it.
     pub fn verify(self, context: &VerifyContext<'_>) -> Result<VerifiedTree, Refusal> {
-        let staged_tree = self.0;
+        let mut staged_tree = self.0;
         let signers = signatures::verify_signatures(&staged_tree, context)?;
         let manifest = signatures::verify_manifest(&staged_tree, context)?;
-        let current = staged_tree.cache.current().ok().flatten();
+        let current = staged_tree.current.take();
         let content = record::content_digest(&staged_tree.written.dirs, &staged_tree.written.files);
         let mut record = GenerationRecord {
             schema: record::SCHEMA,
@@ -109,8 +111,8 @@ impl StagedRevision {
             published: context.now,
             previous: current.as_ref().map(|current| current.name().to_owned()),
             content,
-            dirs: staged_tree.written.dirs.clone(),
-            files: staged_tree.written.files.clone(),
+            dirs: std::mem::take(&mut staged_tree.written.dirs),
+            files: std::mem::take(&mut staged_tree.written.files),
         };
         let again = current.as_ref().filter(|current| is_unchanged(current, &record));
         let (floor, first_use) = match again {
@@ -123,7 +125,9 @@ impl StagedRevision {
         };
         let place = staged_tree.staging_dir.path();
         disk::failpoint("verify::done").map_err(disk::io_error("verify", place))?;
-        Ok(VerifiedTree { staged_tree, record, floor, first_use })
+        let record_bytes =
+            serde_json::to_vec(&record).map_err(|error| disk::io_error("write", place)(error.into()))?;
+        Ok(VerifiedTree { staged_tree, record, record_bytes, floor, first_use })
     }
 }
 
@@ -140,8 +144,7 @@ fn raise_floor(
     record: &GenerationRecord,
     context: &VerifyContext<'_>,
 ) -> Result<(Option<ReplayFloor>, bool), Refusal> {
-    let paths = staged_tree.cache.paths();
-    let mut floor = match ReplayFloor::repair(paths, &staged_tree.cache.list()?) {
+    let mut floor = match ReplayFloor::repair(&staged_tree.cache) {
         Err(CacheError::FloorDamaged { .. }) if context.allow_rewind => ReplayFloor::default(),
         floor => floor?,
     };

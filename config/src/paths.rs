@@ -87,6 +87,10 @@ below! {
     staging "cache/staging";
     /// Published generations, one directory each, never changed.
     generations "cache/generations";
+    /// The files of a removed generation: the next one is made from them.
+    spare_tree "cache/spare";
+    /// File system data of the current generation, compared with its content; safe to delete at any time.
+    stamps "cache/stamps";
     /// The link to the generation that runs read.
     current "cache/current";
     /// The plan cache, keyed by the inputs of the compile; safe to delete at any time.
