@@ -12,6 +12,7 @@ mod call;
 mod check;
 mod checkout;
 mod common_args;
+mod complete;
 mod completions;
 mod config;
 mod container_test;
@@ -65,7 +66,7 @@ use self::show::StateShowVerb;
 use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
 use crate::exit_code;
-use crate::output::{Colour, ReportFormat, Ui, json, yaml};
+use crate::output::{Colour, ReportFormat, Ui, is_ascii_locale, json, yaml};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::node_settings as settings;
 use zagent_daemon::run_output::Messages;
@@ -195,6 +196,9 @@ enum CliCommand {
     Demo(demo::DemoArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
+    /// Print the words that may come next in a command line
+    #[command(hide = true)]
+    Complete(complete::CompleteArgs),
     /// Print the manual page of a command, or write all of them
     Man(man::ManArgs),
     /// Print version, commit, target, profile and features
@@ -292,7 +296,9 @@ impl CliCommand {
             Self::Init(args) => args.format().into(),
             Self::Version(args) => args.format().into(),
             Self::Demo(args) => args.format(),
-            Self::Turn(_) | Self::Completions(_) | Self::Man(_) | Self::Function(_) => ReportFormat::Text,
+            Self::Turn(_) | Self::Completions(_) | Self::Complete(_) | Self::Man(_) | Self::Function(_) => {
+                ReportFormat::Text
+            }
         }
     }
 
@@ -339,6 +345,7 @@ impl CliCommand {
             Self::Init(args) => args.run(ui),
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
+            Self::Complete(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
             Self::Version(args) => Ok(args.run(ui)),
             Self::Function(_) => Err(AgentError::usage("expected MODULE.FUNCTION")),
@@ -355,11 +362,18 @@ pub fn main() -> ExitCode {
     // The streams are not locked permanently: progress is written from another thread.
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     let ui = Ui::new(&mut out, &mut err, terminal)
-        .with_screen(std::io::stdout().is_terminal())
+        .with_screen(std::io::stdout().is_terminal(), terminal_width())
+        .with_ascii(is_ascii_locale(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())))
         .with_interactive(watched)
         .with_journal(crate::log::is_journal());
     let exit = run_with_ui(std::env::args_os(), ui, terminal);
     ExitCode::from(exit_code::code(exit))
+}
+
+/// Columns of the terminal that stdout is.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
 /// Runs one command line; `terminal` says whether stdout and stderr are terminals that may use colour.
