@@ -55,6 +55,11 @@ impl<const N: usize> TextTable<N> {
         self.rows.push((tone, cells.map(|cell| one_line(&cell))));
     }
 
+    /// Adds a row of cells that are one sanitised line each, and keeps their spaces.
+    pub fn add_line(&mut self, tone: Tone, cells: [String; N]) {
+        self.rows.push((tone, cells));
+    }
+
     /// Renders the table; the last column is not padded. Cells of a table that is wider than the terminal are broken.
     #[must_use]
     pub fn render(&self, paint: Paint) -> String {

@@ -4,6 +4,8 @@
 //! file that the reader writes. `…` stands for text that differs from run to run, and a line that is only `…` for any lines.
 //! Every page starts in an empty directory, which pages call `/home/you`.
 
+mod pictures;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -57,6 +59,42 @@ fn a_first_rollout_is_as_shown() {
     follow("first-rollout.md", &[]);
 }
 
+fn book() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src")
+}
+
+/// The Markdown files of the book, by their path in it.
+fn pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for dir in ["", "reference", "reference/states"] {
+        for entry in fs::read_dir(book().join(dir)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                pages.push(if dir.is_empty() { name } else { format!("{dir}/{name}") });
+            }
+        }
+    }
+    pages
+}
+
+#[test]
+fn every_page_is_in_the_contents_and_every_link_leads_somewhere() {
+    let contents = fs::read_to_string(book().join("SUMMARY.md")).unwrap();
+    for page in pages() {
+        assert!(page == "SUMMARY.md" || contents.contains(&format!("]({page})")), "SUMMARY.md has no {page}");
+        let text = fs::read_to_string(book().join(&page)).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            let target = link.split('#').next().unwrap();
+            if target.contains([':', ' ']) || ![".md", ".svg", ".png"].iter().any(|end| target.ends_with(end))
+            {
+                continue;
+            }
+            let file = book().join(&page).parent().unwrap().join(target);
+            assert!(file.exists(), "{page}: `{link}` leads nowhere");
+        }
+    }
+}
+
 /// Whether a program is there; with `CI=true` it must be.
 fn has(program: &str) -> bool {
     let found = Command::new("sh")
@@ -70,8 +108,7 @@ fn has(program: &str) -> bool {
 
 /// Does what a page says, and compares what it shows.
 fn follow(page: &str, variables: &[(&str, &str)]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src").join(page);
-    let steps = steps(&fs::read_to_string(&path).unwrap());
+    let steps = steps(&fs::read_to_string(book().join(page)).unwrap());
     assert!(steps.iter().any(|step| matches!(step, Step::Type { .. })), "{page} has no commands");
     let home = tempfile::Builder::new().prefix("zagent-book-").tempdir().unwrap();
     let _background = BackgroundProcesses(home.path());
