@@ -68,6 +68,10 @@ bench:
 dist:
     dist/build "$(rustc -vV | sed -n 's/^host: //p')"
 
+# Packages of the static program in target/packages: .deb, .rpm, tarball; needs cargo-deb and cargo-generate-rpm.
+packages *args:
+    dist/package {{ args }}
+
 # Sample pages in headless Chromium: policy, width, search, axe-core; needs chromium and npm.
 pages shots='target/pages/shots':
     rm -rf target/pages && mkdir -p {{ shots }}

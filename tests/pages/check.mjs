@@ -19,7 +19,8 @@ const browser = await puppeteer.launch({
 });
 const pages = ["node.html", "node-summary.html", "fleet-1/index.html", "fleet-500/index.html", "fleet-10000/index.html",
   "fleet-10000/nodes.html", "fleet-500/failures.html", "fleet-500/rollouts.html", "fleet-500/rollout/r1.html",
-  "fleet-500/node/web-00007.html"];
+  "fleet-500/node/web-00007.html", "fleet-hostile/index.html", "fleet-hostile/nodes.html",
+  "fleet-hostile/failures.html", "fleet-hostile/rollouts.html", "fleet-hostile/node/web-00000.html"];
 const sizes = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844, isMobile: true, hasTouch: true } };
 let wrong = 0;
 const fail = (words) => { wrong += 1; console.error(words); };
@@ -29,6 +30,7 @@ for (const name of pages) {
     for (const scheme of ["light", "dark"]) {
       const page = await browser.newPage();
       page.on("console", (said) => said.type() === "error" && fail(`${name}: ${said.text()}`));
+      page.on("dialog", (said) => { fail(`${name}: a script of a name runs: ${said.message()}`); said.dismiss(); });
       page.on("request", (asked) => asked.url().startsWith("file:") || fail(`${name}: asks for ${asked.url()}`));
       await page.setViewport(viewport);
       await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);

@@ -10,6 +10,9 @@ pub trait Messages {
 
     /// Prints a warning of the compiler.
     fn compile_warning(&mut self, warning: &Diagnostic);
+
+    /// Shows what takes long, where a person watches, until something is printed or `None` ends it.
+    fn set_waiting(&mut self, _what: Option<&str>) {}
 }
 
 /// Messages, progress and report of a run.

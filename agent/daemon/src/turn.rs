@@ -197,6 +197,7 @@ impl Turn<'_> {
     ) -> Result<SyncOutcome, AgentError> {
         let Some(options) = self.sync_options else { return Ok(SyncOutcome::NoRemote) };
         let options = SyncOptions { hold, preview: self.test, ..options };
+        runner.output.set_waiting(Some("fetching and verifying the newest revision"));
         let mut compiles = |top: &Path, revision: &str| runner.check_compiles(top, revision);
         let mut sync = StatesSync {
             settings: self.settings,
@@ -210,6 +211,7 @@ impl Turn<'_> {
         };
         let synced = sync.sync_head(options, Timestamp::now());
         let notes = std::mem::take(&mut sync.notes);
+        runner.output.set_waiting(None);
         notes.iter().for_each(|note| runner.warn(note));
         synced.map_err(|error| AgentError::from_cache(&error))
     }

@@ -25,13 +25,13 @@ pub fn report_text(report: &CheckReport, paint: Paint) -> String {
     }
     let compiled: Vec<usize> = report.hosts.iter().filter_map(|(_, states)| *states).collect();
     for (name, _) in report.hosts.iter().filter(|(_, states)| states.is_none()) {
-        let _ = writeln!(out, "{} {} does not compile", paint.red("✗"), sanitize(name));
+        let _ = writeln!(out, "{} {} does not compile", paint.red(paint.mark('✗')), sanitize(name));
     }
     if let (Some(least), Some(most)) = (compiled.iter().min(), compiled.iter().max()) {
         let range =
             if least == most { pluralize(*most, "state") } else { format!("{least} to {most} states") };
         let all = format!("{} of {} compile", compiled.len(), pluralize(report.hosts.len(), "host"));
-        let _ = writeln!(out, "{} {all}, {range} each", paint.green("✓"));
+        let _ = writeln!(out, "{} {all}, {range} each", paint.green(paint.mark('✓')));
     }
     let (errors, warnings) =
         (pluralize(report.error_count(), "error"), pluralize(report.warning_count(), "warning"));

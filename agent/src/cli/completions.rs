@@ -1,26 +1,65 @@
-//! `zagent completions SHELL`.
+//! `zagent completions SHELL`: a script that asks the program (`complete/`) for the words that may come next.
 
 use crate::output::Ui;
 use zagent_daemon::error::ExitStatus;
+
+/// A shell that completes words.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Shell {
+    /// GNU bash
+    Bash,
+    /// fish
+    Fish,
+    /// Z shell
+    Zsh,
+}
 
 /// Print a shell completion script
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
-    shell: clap_complete::Shell,
+    shell: Shell,
 }
 
 impl CompletionsArgs {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> ExitStatus {
-        ui.print(&String::from_utf8_lossy(&script(self.shell)));
+        ui.print(script(self.shell));
         ExitStatus::Success
     }
 }
 
-/// The completion script of a shell.
-pub(super) fn script(shell: clap_complete::Shell) -> Vec<u8> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut super::clap_command(), "zagent", &mut script);
-    script
+/// The completion script of a shell. Where the program names nothing, the shell completes files.
+pub(super) const fn script(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => {
+            r#"# bash completion for zagent
+_zagent() {
+    local IFS=$'\n'
+    COMPREPLY=($("${COMP_WORDS[0]}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _zagent zagent
+"#
+        }
+        Shell::Fish => {
+            r"# fish completion for zagent
+function __zagent_words
+    set -l typed (commandline -opc)
+    $typed[1] complete -- $typed[2..-1] (commandline -ct) 2>/dev/null
+end
+complete -c zagent -f -n 'count (__zagent_words) >/dev/null' -a '(__zagent_words)'
+"
+        }
+        Shell::Zsh => {
+            r#"#compdef zagent
+_zagent() {
+    local -a found
+    found=("${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    found=("${(@)found:#}")
+    if (( ${#found} )); then compadd -- "${found[@]}"; else _files; fi
+}
+if [[ ${funcstack[1]} == _zagent ]]; then _zagent "$@"; else compdef _zagent zagent; fi
+"#
+        }
+    }
 }

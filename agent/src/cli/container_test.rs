@@ -189,7 +189,7 @@ fn text(told: &Comparison, ui: &Ui<'_>) -> String {
     let mut out = table.render(ui.paint);
     for (state, why) in &told.problems {
         let line = zagent_config::sanitize(&format!("{state}: {why}"));
-        out.push_str(&format!("{} {line}\n", ui.paint.red("✗")));
+        out.push_str(&format!("{} {line}\n", ui.paint.red(ui.paint.mark('✗'))));
     }
     let states = told.rows.values().map(|row| row.states).sum();
     out.push_str(&match told.is_good() {

@@ -220,6 +220,7 @@ impl EnrollArgs {
         let pinned = read_existing(&place.file)?.and_then(|text| pinned_commit(&text));
         enrolment.first = pinned.filter(|_| !self.force);
         let settings = trial::trial_settings(enrolment, scratch)?;
+        ui.set_waiting(Some("testing the remote, and verifying its newest revision"));
         for warning in trial::check_remote(&settings)? {
             warn(&warning.message, ui);
         }
@@ -228,6 +229,7 @@ impl EnrollArgs {
             None => trial::verify_head(&settings)?,
             Some(signers) => self.verify_signed(signers, enrolment, scratch)?,
         };
+        ui.set_waiting(None);
         enrolment.first.get_or_insert_with(|| head.revision.to_string());
         Ok(head)
     }

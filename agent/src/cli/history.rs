@@ -1,6 +1,5 @@
 //! `zagent history [RUN]`: lists recent runs, or prints one report.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use jiff::tz::TimeZone;
@@ -10,7 +9,7 @@ use zagent_config::Value;
 use super::status::with_installed_root;
 use super::{settings, warn};
 use crate::output::report::{ReportView, format_millis};
-use crate::output::{Paint, ReportFormat, Ui, json, pprint, yaml};
+use crate::output::{Paint, ReportFormat, TextTable, Tone, Ui, json, pprint, yaml};
 use zagent_config::error_chain;
 use zagent_config::ids::short_revision;
 use zagent_config::sanitize;
@@ -141,9 +140,10 @@ fn runs_table(heads: &[RunSummary], zone: &TimeZone, paint: Paint) -> String {
     if heads.is_empty() {
         return "no runs yet: start one with `zagent run --once`\n".into();
     }
-    let mut rows = vec![["RUN", "WHEN", "MODE", "TRIGGER", "REVISION", "TIME", "RESULT"].map(str::to_owned)];
-    rows.extend(heads.iter().map(|head| {
-        [
+    let mut table = TextTable::new(["RUN", "WHEN", "MODE", "TRIGGER", "REVISION", "TIME", "RESULT"]);
+    for head in heads {
+        let is_good = head.success && head.rolled_back.is_none();
+        let cells = [
             sanitize(&head.run),
             zone.to_datetime(head.start()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
             sanitize(
@@ -153,22 +153,10 @@ fn runs_table(heads: &[RunSummary], zone: &TimeZone, paint: Paint) -> String {
             sanitize(short_revision(&head.revision)),
             format_millis(head.duration().as_secs_f64() * 1000.0),
             result_text(head),
-        ]
-    }));
-    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let mut out = String::new();
-    for (i, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = widths.iter().zip(row).map(|(w, cell)| format!("{cell:w$}")).collect();
-        let (cells, last) = (cells.join("  "), &row[6]);
-        let is_good = |head: &RunSummary| head.success && head.rolled_back.is_none();
-        let _ = match i.checked_sub(1).map(|n| is_good(&heads[n])) {
-            None => writeln!(out, "{}", paint.bold(format!("{cells}  {last}"))),
-            Some(true) => writeln!(out, "{cells}  {}", paint.green(last)),
-            Some(false) => writeln!(out, "{cells}  {}", paint.red(last)),
-        };
+        ];
+        table.add_line(if is_good { Tone::Plain } else { Tone::Error }, cells);
     }
-    out
+    table.render(paint)
 }
 
 /// `FAILED  2 changed, 1 failed, 7 unchanged`.

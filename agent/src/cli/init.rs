@@ -226,9 +226,9 @@ fn signing_summary(signing: &SigningSetup) -> String {
 }
 
 fn print_next_steps(dir: &Path, signing: &SigningSetup, ui: &mut Ui<'_>) {
-    let (states, pillar, inventory) = (dir.join("states"), dir.join("pillar"), dir.join("inventory"));
+    let inventory = dir.join("inventory");
     let is_recorded = inventory.is_dir();
-    let (dir, states, pillar) = (dir.display(), states.display(), pillar.display());
+    let dir = dir.display();
     ui.message("\nNext:");
     if !is_recorded {
         let inventory = inventory.display();
@@ -237,23 +237,17 @@ fn print_next_steps(dir: &Path, signing: &SigningSetup, ui: &mut Ui<'_>) {
         ));
     }
     ui.message(&format!("  zagent check {dir}"));
-    ui.message(&format!(
-        "  zagent run --once --test --states {states} --pillar {pillar}    # changes nothing"
-    ));
-    ui.message(&format!("  zagent run --once --states {states} --pillar {pillar}"));
+    ui.message(&format!("  cd {dir}"));
+    ui.message("  zagent run --once --test    # what would change on this host; changes nothing");
+    ui.message("  zagent run --once --here    # apply it");
     let SigningSetup::Signed(RepositorySigner { repository, branch, .. }) = signing else {
-        ui.message(
-            "Push it, then add these lines to /etc/zagent/zagent.yaml on each node that should follow it:",
-        );
-        ui.message("  source:\n    remotes: [{url: https://git.example.org/states.git, branch: main}]");
+        ui.message("Push it. On each host that should follow it:");
+        ui.message("  zagent enroll https://git.example.org/states.git");
         return;
     };
-    ui.message(
-        "Push it. On each node that should follow it, copy allowed_signers to /etc/zagent/allowed_signers",
-    );
-    ui.message("(owner root, mode 0644) and add these lines to /etc/zagent/zagent.yaml:");
+    ui.message("Push it. On each host that should follow it, with a copy of allowed_signers:");
+    let branch = if branch == "main" { String::new() } else { format!(" --branch {branch}") };
     ui.message(&format!(
-        "  source:\n    remotes: [{{url: https://git.example.org/states.git, branch: {branch}}}]\n  trust: {{require: \
-         manifest, repository: {repository}, first: {{serial: 1}}}}"
+        "  zagent enroll https://git.example.org/states.git{branch} --signers allowed_signers --repository {repository}"
     ));
 }

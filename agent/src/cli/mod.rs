@@ -12,6 +12,7 @@ mod call;
 mod check;
 mod checkout;
 mod common_args;
+mod complete;
 mod completions;
 mod config;
 mod container_test;
@@ -66,7 +67,7 @@ use self::show::StateShowVerb;
 use self::state::StateVerb;
 use crate::draw::diagnostic::{self, Severity};
 use crate::exit_code;
-use crate::output::{Colour, ReportFormat, Ui, json, pprint, yaml};
+use crate::output::{Colour, ReportFormat, Ui, is_ascii_locale, json, pprint, yaml};
 use zagent_daemon::error::{AgentError, ExitStatus};
 use zagent_daemon::node_settings as settings;
 use zagent_daemon::run_output::Messages;
@@ -202,6 +203,9 @@ enum CliCommand {
     Demo(demo::DemoArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
+    /// Print the words that may come next in a command line
+    #[command(hide = true)]
+    Complete(complete::CompleteArgs),
     /// Print the manual page of a command, or write all of them
     Man(man::ManArgs),
     /// Print version, commit, target, profile and features
@@ -302,6 +306,7 @@ impl CliCommand {
             Self::Turn(_)
             | Self::ResourceAgent(_)
             | Self::Completions(_)
+            | Self::Complete(_)
             | Self::Man(_)
             | Self::Function(_) => ReportFormat::Text,
         }
@@ -351,6 +356,7 @@ impl CliCommand {
             Self::Init(args) => args.run(ui),
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
+            Self::Complete(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
             Self::Version(args) => Ok(args.run(ui)),
             Self::Function(_) => Err(AgentError::usage("expected MODULE.FUNCTION")),
@@ -372,7 +378,8 @@ pub fn main() -> ExitCode {
     // The streams are not locked permanently: progress is written from another thread.
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     let ui = Ui::new(&mut out, &mut err, terminal)
-        .with_screen(std::io::stdout().is_terminal())
+        .with_screen(std::io::stdout().is_terminal(), terminal_width())
+        .with_ascii(is_ascii_locale(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())))
         .with_interactive(watched)
         .with_journal(crate::log::is_journal());
     let exit = run_with_ui(std::env::args_os(), ui, terminal);
@@ -382,6 +389,12 @@ pub fn main() -> ExitCode {
 /// Standard output as bytes, for a command that talks to another program.
 fn standard_output() -> Box<dyn Write + Send> {
     Box::new(std::io::stdout())
+}
+
+/// Columns of the terminal that stdout is.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
 /// Runs one command line; `terminal` says whether stdout and stderr are terminals that may use colour.

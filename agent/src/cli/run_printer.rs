@@ -38,6 +38,10 @@ impl Messages for RunPrinter<'_, '_> {
     fn compile_warning(&mut self, warning: &Diagnostic) {
         self.ui.compile_warning(warning);
     }
+
+    fn set_waiting(&mut self, what: Option<&str>) {
+        self.ui.set_waiting(what);
+    }
 }
 
 impl RunOutput for RunPrinter<'_, '_> {

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap_complete::Shell;
 use zagent_run::NoRun;
 
-use super::completions;
+use super::completions::{self, Shell};
 use super::settings;
 use crate::install::{GeneratedFiles, InstallError, Installation};
 use crate::manual::manual_pages;
@@ -74,7 +73,8 @@ impl SelfInstallArgs {
         let files = GeneratedFiles {
             program,
             manual: pages.into_iter().map(|page| (page.file_name(), page.text)).collect(),
-            completions: [Shell::Bash, Shell::Zsh, Shell::Fish].map(completions::script),
+            completions: [Shell::Bash, Shell::Zsh, Shell::Fish]
+                .map(|shell| completions::script(shell).into()),
         };
         let written = here.install(&files).map_err(|error| to_agent_error(&error))?;
         written.iter().for_each(|path| ui.verbose_message(&format!("wrote {}", path.display())));

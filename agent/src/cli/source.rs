@@ -83,7 +83,9 @@ impl SourceArgs {
         };
         let options =
             SyncOptions { allow_rewind, retry_refused: true, preview, hold: None, reverify: preview };
+        ui.set_waiting(Some("fetching and verifying the newest revision"));
         let synced = sync.sync_head(options, now);
+        ui.set_waiting(None);
         sync.notes.iter().for_each(|note| warn(note, ui));
         let synced = synced.map_err(|error| AgentError::from_cache(&error))?;
         if !preview && let Err(error) = memory.save(&paths.memory()) {

@@ -3,6 +3,7 @@
 //! Law: commands write to the terminal only through [`Ui`], and printed text cannot control the terminal (held by
 //! `print_stdout`, `print_stderr`, `each_act_has_its_owners`).
 
+mod locale;
 mod paint;
 mod progress;
 pub mod report;
@@ -10,6 +11,7 @@ mod status;
 mod table;
 mod ui;
 
+pub(crate) use locale::is_ascii_locale;
 pub use paint::Paint;
 pub use progress::ProgressReporter;
 pub use status::{StatusView, counts_text};

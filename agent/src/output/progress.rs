@@ -23,6 +23,8 @@ const SHOW_AFTER: Duration = Duration::from_millis(250);
 const TICK_INTERVAL: Duration = Duration::from_millis(120);
 /// Maximum number of running states to name.
 const MAX_NAMED: usize = 3;
+/// Frames of the mark that turns; ASCII, for every terminal.
+const TICKS: &str = "-\\|/ ";
 
 /// How a run is watched.
 pub enum ProgressReporter<'u> {
@@ -97,7 +99,7 @@ impl TerminalProgress {
     fn with_target(target: ProgressDrawTarget, total: usize) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed}  {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()).tick_chars(TICKS));
         let (end, over) = mpsc::channel();
         let later = bar.clone();
         let shower = std::thread::spawn(move || {
@@ -118,6 +120,21 @@ impl TerminalProgress {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let failed = if running.failed > 0 { format!("{} failed  ", running.failed) } else { String::new() };
         self.bar.set_message(format!("{failed}{}{more}", names.join(", ")).replace('\n', " "));
+    }
+}
+
+/// A line on the terminal that says what takes long, and for how long already. Removed when dropped.
+pub(super) struct WaitLine {
+    _line: TerminalProgress,
+}
+
+impl WaitLine {
+    pub(super) fn new(what: &str) -> Self {
+        let line = TerminalProgress::new(0);
+        let style = ProgressStyle::with_template("{spinner} {elapsed}  {wide_msg}");
+        line.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()).tick_chars(TICKS));
+        line.bar.set_message(sanitize(what));
+        Self { _line: line }
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use jiff::tz::TimeZone;
 use tracing::Level;
 
-use super::progress::{NdjsonProgress, TerminalProgress};
+use super::locale::to_ascii;
+use super::progress::{NdjsonProgress, TerminalProgress, WaitLine};
 use super::{Paint, ProgressReporter, ReportFormat};
 use zagent_config::mask::mask_message;
 
@@ -39,6 +40,10 @@ pub struct Ui<'w> {
     interactive: bool,
     journal: bool,
     screen: bool,
+    width: Option<usize>,
+    ascii: bool,
+    /// What takes long at this moment.
+    wait: Option<WaitLine>,
     /// What is printed meanwhile, when somebody wants it.
     capture: Option<String>,
     /// True when nobody reads stdout any more.
@@ -68,6 +73,9 @@ impl<'w> Ui<'w> {
             interactive: false,
             journal: false,
             screen: false,
+            width: None,
+            ascii: false,
+            wait: None,
             capture: None,
             closed: false,
             write_error: None,
@@ -95,10 +103,22 @@ impl<'w> Ui<'w> {
         Self { journal, ..self }
     }
 
-    /// Sets whether stdout is a terminal that can be drawn again.
+    /// Sets whether stdout is a terminal that can be drawn again, and the number of its columns.
     #[must_use]
-    pub fn with_screen(self, screen: bool) -> Self {
-        Self { screen, ..self }
+    pub fn with_screen(self, screen: bool, width: Option<usize>) -> Self {
+        Self { screen, width, ..self }
+    }
+
+    /// Sets whether the locale has only ASCII characters.
+    #[must_use]
+    pub fn with_ascii(self, ascii: bool) -> Self {
+        Self { ascii, ..self }
+    }
+
+    /// True when progress is printed as lines that need a time: not on a terminal, and not in a journal, which has its own.
+    #[must_use]
+    pub const fn needs_times(&self) -> bool {
+        !self.interactive && !self.journal
     }
 
     /// True when stdout is a terminal that can be drawn again.
@@ -134,6 +154,7 @@ impl<'w> Ui<'w> {
         total: usize,
         zone: TimeZone,
     ) -> ProgressReporter<'_> {
+        self.wait = None;
         if format == ReportFormat::Ndjson {
             return ProgressReporter::Lines(NdjsonProgress::new(self.out, zone));
         }
@@ -144,18 +165,28 @@ impl<'w> Ui<'w> {
         }
     }
 
+    /// Shows on a terminal what takes long, until something else is printed or `None` ends it.
+    pub fn set_waiting(&mut self, what: Option<&str>) {
+        self.wait = what.filter(|_| self.interactive).map(WaitLine::new);
+    }
+
     /// Applies colour and verbosity flags.
     pub fn apply_flags(&mut self, colour: Colour, verbose: u8) {
-        self.paint = Paint::new(colour.is_enabled(self.terminal.0));
-        self.err_paint = Paint::new(colour.is_enabled(self.terminal.1));
+        let paint = |on| Paint::new(on).with_width(self.width).with_ascii(self.ascii);
+        (self.paint, self.err_paint) =
+            (paint(colour.is_enabled(self.terminal.0)), paint(colour.is_enabled(self.terminal.1)));
         self.verbose = verbose;
     }
 
     /// Writes results to stdout. A closed pipe is not an error.
     pub fn print(&mut self, text: &str) {
+        self.wait = None;
         if let Some(captured) = &mut self.capture {
             return captured.push_str(text);
         }
+        // A pipe gets data as it is.
+        let plain = (self.ascii && self.screen).then(|| to_ascii(text));
+        let text = plain.as_deref().unwrap_or(text);
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => self.closed = true,
             Err(e) => self.write_error = Some(e),
@@ -170,7 +201,10 @@ impl<'w> Ui<'w> {
 
     /// Writes one message line to stderr, without the secrets that this process has read.
     pub fn message(&mut self, text: &str) {
-        let _ = writeln!(self.err, "{}", mask_message(text));
+        self.wait = None;
+        let text = mask_message(text);
+        let _ =
+            if self.ascii { writeln!(self.err, "{}", to_ascii(&text)) } else { writeln!(self.err, "{text}") };
     }
 
     /// Writes a warning or an error to stderr.

@@ -113,8 +113,8 @@ fn ten_thousand_nodes_stay_in_pages() {
     assert!(index.len() < 1_500_000, "{}", index.len());
 }
 
-#[test]
-fn hostile_text_is_escaped_on_every_page() {
+/// A fleet with hostile text in every field.
+pub(crate) fn hostile_fleet() -> FleetData {
     let mut data = fleet(3);
     let hostile = || HOSTILE.to_owned();
     (data.name, data.unread) = (hostile(), vec![hostile()]);
@@ -129,7 +129,12 @@ fn hostile_text_is_escaped_on_every_page() {
         rollout.batches[0].doing = hostile();
     }
     data.rollouts[0].id = hostile();
-    let site = FleetSite::new(data, Some(7));
+    data
+}
+
+#[test]
+fn hostile_text_is_escaped_on_every_page() {
+    let site = FleetSite::new(hostile_fleet(), Some(7));
     for path in site.paths().iter().filter(|path| *path != "site.js" && *path != "style.css") {
         let text = site.file(path).unwrap().text;
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{path}");

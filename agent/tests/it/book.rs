@@ -4,6 +4,8 @@
 //! file that the reader writes. `…` stands for text that differs from run to run, and a line that is only `…` for any lines.
 //! Every page starts in an empty directory, which pages call `/home/you`.
 
+mod pictures;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +14,9 @@ use tempfile::TempDir;
 
 /// Stands for the directory in which the reader works.
 const HOME: &str = "/home/you";
+
+/// What is set for a reader who works on one node; the paths are below the reader's directory.
+const NODE: [(&str, &str); 2] = [("ZAGENT_ROOT", "/home/you/.zagent"), ("ZAGENT_ID", "web-01")];
 
 /// What a page asks of its reader.
 #[derive(Debug, PartialEq)]
@@ -24,7 +29,7 @@ enum Step {
 
 #[test]
 fn first_steps_are_as_shown() {
-    follow("first-steps.md");
+    follow("first-steps.md", &NODE);
 }
 
 #[test]
@@ -32,7 +37,62 @@ fn a_first_repository_is_as_shown() {
     if !has("ssh-keygen") {
         return;
     }
-    follow("first-repository.md");
+    follow("first-repository.md", &NODE);
+}
+
+#[test]
+fn a_first_secret_is_as_shown() {
+    if !has("ssh-keygen") {
+        return;
+    }
+    follow("first-secret.md", &NODE);
+}
+
+#[test]
+fn first_resources_are_as_shown() {
+    follow("first-resources.md", &NODE);
+}
+
+/// Five daemons, which the page itself starts and stops.
+#[test]
+fn a_first_rollout_is_as_shown() {
+    follow("first-rollout.md", &[]);
+}
+
+fn book() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src")
+}
+
+/// The Markdown files of the book, by their path in it.
+fn pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for dir in ["", "reference", "reference/states"] {
+        for entry in fs::read_dir(book().join(dir)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                pages.push(if dir.is_empty() { name } else { format!("{dir}/{name}") });
+            }
+        }
+    }
+    pages
+}
+
+#[test]
+fn every_page_is_in_the_contents_and_every_link_leads_somewhere() {
+    let contents = fs::read_to_string(book().join("SUMMARY.md")).unwrap();
+    for page in pages() {
+        assert!(page == "SUMMARY.md" || contents.contains(&format!("]({page})")), "SUMMARY.md has no {page}");
+        let text = fs::read_to_string(book().join(&page)).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            let target = link.split('#').next().unwrap();
+            if target.contains([':', ' ']) || ![".md", ".svg", ".png"].iter().any(|end| target.ends_with(end))
+            {
+                continue;
+            }
+            let file = book().join(&page).parent().unwrap().join(target);
+            assert!(file.exists(), "{page}: `{link}` leads nowhere");
+        }
+    }
 }
 
 /// Whether a program is there; with `CI=true` it must be.
@@ -47,18 +107,18 @@ fn has(program: &str) -> bool {
 }
 
 /// Does what a page says, and compares what it shows.
-fn follow(page: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src").join(page);
-    let steps = steps(&fs::read_to_string(&path).unwrap());
+fn follow(page: &str, variables: &[(&str, &str)]) {
+    let steps = steps(&fs::read_to_string(book().join(page)).unwrap());
     assert!(steps.iter().any(|step| matches!(step, Step::Type { .. })), "{page} has no commands");
     let home = tempfile::Builder::new().prefix("zagent-book-").tempdir().unwrap();
+    let _background = BackgroundProcesses(home.path());
     write(home.path(), "zagent.yaml", "");
     write(home.path(), ".gitconfig", "[user]\n\tname = You\n\temail = you@example.org\n");
     for step in steps {
         match step {
             Step::Write { path, content } => write(home.path(), &path, &content),
             Step::Type { line, command, shown } => {
-                let printed = run(&home, &command);
+                let printed = run(&home, &command, variables);
                 let printed: Vec<&str> = printed.lines().map(str::trim_end).collect();
                 let shown: Vec<&str> = shown.iter().map(|line| line.trim_end()).collect();
                 assert!(
@@ -72,6 +132,25 @@ fn follow(page: &str) {
     }
 }
 
+/// What a page left running, by the files `*.pid` in the directory of the reader; killed with this value, before the directory
+/// goes.
+struct BackgroundProcesses<'h>(&'h Path);
+
+impl Drop for BackgroundProcesses<'_> {
+    fn drop(&mut self) {
+        let files = fs::read_dir(self.0).into_iter().flatten().flatten().map(|entry| entry.path());
+        let lists = files.filter(|path| path.extension().is_some_and(|end| end == "pid"));
+        let pids = lists.flat_map(|path| {
+            fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>()
+        });
+        for pid in pids.filter_map(|pid| pid.parse().ok()) {
+            // Gone already: the page stopped it.
+            let _ =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
 fn write(home: &Path, path: &str, content: &str) {
     let path: PathBuf = home.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -79,7 +158,7 @@ fn write(home: &Path, path: &str, content: &str) {
 }
 
 /// What a command prints on both streams, with a line for an exit code that is not 0.
-fn run(home: &TempDir, command: &str) -> String {
+fn run(home: &TempDir, command: &str, variables: &[(&str, &str)]) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_zagent")).parent().unwrap();
     let place = home.path().to_str().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -90,9 +169,8 @@ fn run(home: &TempDir, command: &str) -> String {
         .env("PATH", path)
         .env("HOME", home.path())
         .env("LANG", "C.UTF-8")
-        .env("ZAGENT_ROOT", home.path().join(".zagent"))
+        .envs(variables.iter().map(|(name, value)| (name, value.replace(HOME, place))))
         .env("ZAGENT_CONFIG", home.path().join("zagent.yaml"))
-        .env("ZAGENT_ID", "web-01")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .stdin(Stdio::null())
         .output()

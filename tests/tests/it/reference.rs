@@ -1,9 +1,11 @@
 //! The schema in, the reference documentation out: `docs/src/reference/states/*.md` contain what `zagent explain`
-//! prints.
+//! prints, `docs/src/reference/*.md` what the code lists (`lists.rs`).
 //!
 //! `just docs-reference` writes the pages and their lines in the contents; an outdated one fails here.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+
+mod lists;
 
 use std::fmt::Write;
 use std::fs;
@@ -27,6 +29,7 @@ fn pages() -> Vec<(String, String)> {
         ("reference/states/every-state.md".to_owned(), every_state()),
         ("reference/functions.md".to_owned(), functions()),
     ];
+    pages.extend(lists::pages());
     let modules = schema().described_modules();
     pages.extend(modules.map(|name| (format!("reference/states/{name}.md"), module(name))));
     pages

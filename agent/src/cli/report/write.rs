@@ -116,9 +116,14 @@ mod tests {
     fn sample_sites_have_all_their_files() {
         let dir = tempfile::tempdir().unwrap();
         let dir = std::env::var_os("PAGES_DIR").map_or_else(|| dir.path().to_owned(), Into::into);
-        for count in [1, 500, 10_000] {
-            let site = FleetSite::new(crate::pages::tests::fleet(count), None);
-            let out = dir.join(format!("fleet-{count}"));
+        let fleets =
+            [1, 500, 10_000].map(|count| (format!("fleet-{count}"), crate::pages::tests::fleet(count)));
+        let mut hostile = crate::pages::tests::hostile_fleet();
+        // Ids are checked where they are read; these two would be paths.
+        (hostile.nodes[2].id, hostile.rollouts[0].id) = ("web-00002".into(), "r1".into());
+        for (name, data) in fleets.into_iter().chain([("fleet-hostile".to_owned(), hostile)]) {
+            let (count, site) = (data.nodes.len(), FleetSite::new(data, None));
+            let out = dir.join(name);
             let files = write_site(&site, &out).unwrap();
             assert!(files > count && site.paths().iter().all(|path| out.join(path).is_file()));
         }

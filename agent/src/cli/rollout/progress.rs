@@ -33,7 +33,12 @@ impl RolloutProgress {
         let picture = (ui.is_interactive() && !name).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{spinner} [{bar:24}] {pos}/{len} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+            bar.set_style(
+                style
+                    .unwrap_or_else(|_| ProgressStyle::default_bar())
+                    .progress_chars("=> ")
+                    .tick_chars("-\\|/ "),
+            );
             bar
         });
         Self { last: None, bar: picture, format, with_name: name }
@@ -54,7 +59,7 @@ impl RolloutProgress {
     pub(super) fn print_message(&self, words: &str, ui: &mut Ui<'_>) {
         match &self.bar {
             Some(picture) => picture.suspend(|| ui.message(words)),
-            None => ui.message(words),
+            None => ui.message(&with_time(words, Timestamp::now(), ui)),
         }
     }
 
@@ -62,8 +67,14 @@ impl RolloutProgress {
         let words = if self.with_name { format!("{}: {}", record.id, news.text) } else { news.text.clone() };
         match (&self.bar, self.format) {
             (Some(picture), _) => picture.suspend(|| ui.message(&news.tone.apply(&words, ui.err_paint))),
-            (None, OutputFormat::Text) => ui.print(&format!("{}\n", news.tone.apply(&words, ui.paint))),
-            (None, _) => ui.message(&news.tone.apply(&words, ui.err_paint)),
+            (None, OutputFormat::Text) => {
+                let words = with_time(&words, Timestamp::now(), ui);
+                ui.print(&format!("{}\n", news.tone.apply(&words, ui.paint)));
+            }
+            (None, _) => {
+                let words = with_time(&words, Timestamp::now(), ui);
+                ui.message(&news.tone.apply(&words, ui.err_paint));
+            }
         }
     }
 
@@ -82,6 +93,15 @@ impl RolloutProgress {
         if let Some(picture) = self.bar {
             picture.finish_and_clear();
         }
+    }
+}
+
+/// A line of progress, with the time in front where nobody watches it live.
+fn with_time(words: &str, now: Timestamp, ui: &Ui<'_>) -> String {
+    if ui.needs_times() {
+        format!("{} {words}", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    } else {
+        words.to_owned()
     }
 }
 

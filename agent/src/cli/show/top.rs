@@ -38,7 +38,7 @@ fn top_text(top: &Value, targets: &[TopTarget], paint: Paint) -> String {
     }
     let width = targets.iter().map(|t| t.target.chars().count()).max().unwrap_or(0).min(40);
     for target in targets {
-        let mark = if target.matched { paint.green("✓") } else { paint.dim("·") };
+        let mark = if target.matched { paint.green(paint.mark('✓')) } else { paint.dim(paint.mark('·')) };
         let name = format!("{:width$}", sanitize(&target.target));
         let name = if target.matched { name } else { paint.dim(name) };
         let place = paint.dim(format!("{} ({})", sanitize(&target.env), sanitize(&target.place.to_string())));

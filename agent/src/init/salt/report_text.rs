@@ -74,10 +74,13 @@ impl SaltReportText {
             ));
         }
         for message in report.top.iter().chain(&report.pillar) {
-            self.write_line(format!("  {} {message}", self.paint.red("✗")));
+            self.write_line(format!("  {} {message}", self.paint.red(self.paint.mark('✗'))));
         }
         for message in &report.highstate {
-            self.write_line(format!("  {} all of it together: {message}", self.paint.red("✗")));
+            self.write_line(format!(
+                "  {} all of it together: {message}",
+                self.paint.red(self.paint.mark('✗'))
+            ));
         }
         let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
         for one in &report.sls {
@@ -100,7 +103,8 @@ impl SaltReportText {
         let lines: Vec<String> = groups
             .into_iter()
             .map(|((rank, why), places)| {
-                let mark = if rank == 0 { self.paint.red("✗") } else { self.paint.yellow("~") };
+                let mark =
+                    if rank == 0 { self.paint.red(self.paint.mark('✗')) } else { self.paint.yellow("~") };
                 let more = match places.len() {
                     1 => String::new(),
                     n => format!(" (and {} more SLS)", n - 1),
@@ -129,7 +133,7 @@ impl SaltReportText {
                 .collect();
             if !lines.is_empty() {
                 let mark = if level == SupportLevel::Unknown {
-                    self.paint.red("✗")
+                    self.paint.red(self.paint.mark('✗'))
                 } else {
                     self.paint.yellow("~")
                 };
@@ -148,7 +152,10 @@ impl SaltReportText {
             let rest = run.len().saturating_sub(self.most);
             let more = if rest > 0 { format!(", {rest} more") } else { String::new() };
             let names = run[..run.len() - rest].join(", ");
-            self.write_line(format!("  {} works: {sum}: {names}{more}", self.paint.green("✓")));
+            self.write_line(format!(
+                "  {} works: {sum}: {names}{more}",
+                self.paint.green(self.paint.mark('✓'))
+            ));
         }
     }
 
@@ -161,7 +168,11 @@ impl SaltReportText {
             let first = feature.places.first().map(spot_text).unwrap_or_default();
             let rest = feature.places.len().saturating_sub(1);
             let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-            self.write_line(format!("  {} {}: {first}{more}", self.paint.red("✗"), feature.name));
+            self.write_line(format!(
+                "  {} {}: {first}{more}",
+                self.paint.red(self.paint.mark('✗')),
+                feature.name
+            ));
             self.write_line(format!("      {}", feature.advice));
         }
     }
@@ -175,7 +186,11 @@ impl SaltReportText {
             .targets
             .iter()
             .map(|(env, target, matched, _)| {
-                let mark = if *matched { self.paint.green("●") } else { self.paint.dim("○") };
+                let mark = if *matched {
+                    self.paint.green(self.paint.mark('●'))
+                } else {
+                    self.paint.dim(self.paint.mark('○'))
+                };
                 format!("  {mark} {env}: {target}")
             })
             .collect();
