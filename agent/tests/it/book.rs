@@ -35,6 +35,11 @@ fn a_first_repository_is_as_shown() {
     follow("first-repository.md");
 }
 
+#[test]
+fn orphans_are_as_shown() {
+    follow("orphans.md");
+}
+
 /// Whether a program is there; with `CI=true` it must be.
 fn has(program: &str) -> bool {
     let found = Command::new("sh")
