@@ -29,8 +29,8 @@ use zagent_host::timezone::local_zone;
 use zagent_host::undo::UndoableRun;
 use zagent_run::history::{self, History};
 use zagent_run::{
-    GlobalConditions, LockError, ManagedScope, ManagingNode, NoProgress, Orphan, PruneOptions, RunMode, RunOptions, RunProgress, RunReport,
-    RunTrigger, SignalWatcher, StateOutcome, StateRun, StateRunError,
+    GlobalConditions, LockError, ManagedScope, ManagingNode, NoProgress, Orphan, PruneOptions, RunMode,
+    RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher, StateOutcome, StateRun, StateRunError,
 };
 use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
@@ -267,8 +267,8 @@ impl PlanRun<'_> {
     pub fn orphans(&self) -> Result<Vec<Orphan>, AgentError> {
         let place = RunPlace::node(self.job.run_mask(self.planned));
         let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
-        let conditions = GlobalConditions::evaluate(&self.job.inputs.options.opts, &host)
-            .map_err(AgentError::failed)?;
+        let conditions =
+            GlobalConditions::evaluate(&self.job.inputs.options.opts, &host).map_err(AgentError::failed)?;
         let (paths, files) = (self.job.settings.paths(), CachedFiles::new(&*self.job.states));
         let templates = CompilerTemplates(&self.job.compiler);
         let parts = RunParts {
@@ -314,10 +314,7 @@ impl PlanRun<'_> {
             ));
         }
         if flags.kinds.is_empty() && self.job.settings.run.prune.types.is_empty() {
-            let hint = format!(
-                "name them: `--prune={}`; or set `run.prune.types`",
-                PRUNABLE_KINDS.join(",")
-            );
+            let hint = format!("name them: `--prune={}`; or set `run.prune.types`", PRUNABLE_KINDS.join(","));
             return Err(AgentError::usage_hint("`--prune` needs the types to remove", hint));
         }
         Ok(())
@@ -343,8 +340,7 @@ impl PlanRun<'_> {
             conditions: &conditions,
             progress,
         };
-        let mut report =
-            self.state_run(parts, place).run().map_err(|error| to_agent_error(&error))?;
+        let mut report = self.state_run(parts, place).run().map_err(|error| to_agent_error(&error))?;
         if self.job.compat == Compat::Salt
             && self.planned.plan.chunks.is_empty()
             && self.order.revert.is_none()

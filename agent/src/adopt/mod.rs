@@ -26,9 +26,8 @@ pub struct Overwrite<'r> {
 pub fn overwrites<'r>(plan: &Plan, report: &'r RunReport) -> Vec<Overwrite<'r>> {
     let declared: BTreeMap<String, Vec<PathBuf>> =
         plan.chunks.iter().map(|chunk| (chunk.tag(), declared_paths(chunk))).collect();
-    let would_change = |outcome: &&StateOutcome| {
-        matches!(outcome.status(), StateStatus::WouldChange | StateStatus::Unknown)
-    };
+    let would_change =
+        |outcome: &&StateOutcome| matches!(outcome.status(), StateStatus::WouldChange | StateStatus::Unknown);
     let changing = report.states.iter().filter(would_change);
     let found = changing.filter_map(|outcome| {
         let mut paths = declared.get(&outcome.tag).cloned().unwrap_or_default();

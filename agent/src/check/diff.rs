@@ -88,12 +88,8 @@ fn plan_changes(before: &Plan, after: &Plan) -> Vec<PlanChange> {
         let (kind, name) = thing.identity();
         (kind.to_owned(), name.to_owned())
     };
-    let managed: BTreeSet<(String, String)> = after
-        .chunks
-        .iter()
-        .flat_map(managed_things)
-        .map(|managed| identity(&managed.thing))
-        .collect();
+    let managed: BTreeSet<(String, String)> =
+        after.chunks.iter().flat_map(managed_things).map(|managed| identity(&managed.thing)).collect();
     let mut out = Vec::new();
     for chunk in &after.chunks {
         let tag = chunk.tag();

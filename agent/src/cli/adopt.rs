@@ -92,7 +92,8 @@ impl AdoptArgs {
             (0, ..) => out.push_str("a run would overwrite nothing that is there"),
             (count, Some(saved), Some(dir)) => {
                 let (what, files) = (pluralize(count, "state"), pluralize(saved, "file"));
-                let _ = write!(out, "{what} would change what is there; saved {files} below {}", dir.display());
+                let _ =
+                    write!(out, "{what} would change what is there; saved {files} below {}", dir.display());
             }
             (count, ..) => {
                 let what = pluralize(count, "state");

@@ -36,7 +36,8 @@ impl OrphansArgs {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, AgentError> {
         let job = self.look.job(ui)?;
         let planned = job.plan(PlanCacheUse::default(), ui)?;
-        let (order, cancel) = (RunOptions { test: true, ..RunOptions::default() }, Arc::new(CancelToken::new()));
+        let (order, cancel) =
+            (RunOptions { test: true, ..RunOptions::default() }, Arc::new(CancelToken::new()));
         let run = PlanRun {
             job: &job,
             planned: &planned,
@@ -65,7 +66,8 @@ fn orphans_table(orphans: &[Orphan]) -> String {
     if orphans.is_empty() {
         return "no orphans: the current states manage all that earlier ones did".into();
     }
-    let widest = |text: fn(&Orphan) -> &str| orphans.iter().map(|o| text(o).chars().count()).max().unwrap_or(0);
+    let widest =
+        |text: fn(&Orphan) -> &str| orphans.iter().map(|o| text(o).chars().count()).max().unwrap_or(0);
     let (kinds, names) = (widest(|o| &o.entry.thing.kind), widest(|o| &o.entry.thing.name).min(60));
     let mut out = String::new();
     for orphan in orphans {
@@ -83,7 +85,11 @@ fn orphans_table(orphans: &[Orphan]) -> String {
             sanitize(place),
         );
     }
-    let _ = write!(out, "{}; remove them with `zagent run --once --prune=TYPES`", pluralize(orphans.len(), "orphan"));
+    let _ = write!(
+        out,
+        "{}; remove them with `zagent run --once --prune=TYPES`",
+        pluralize(orphans.len(), "orphan")
+    );
     out
 }
 

@@ -19,10 +19,7 @@ pub(super) fn record(path: &str, states: &mut RecordedStates) -> Result<(), Agen
     }
     let meta = fs::symlink_metadata(path).map_err(failed)?;
     let kind = meta.file_type();
-    let mut args = vec![
-        ("user", Value::Int(meta.uid().into())),
-        ("group", Value::Int(meta.gid().into())),
-    ];
+    let mut args = vec![("user", Value::Int(meta.uid().into())), ("group", Value::Int(meta.gid().into()))];
     if kind.is_symlink() {
         let target = fs::read_link(path).map_err(failed)?;
         states.add(path, "file.symlink", vec![("target", target.display().to_string().into())]);
@@ -39,9 +36,10 @@ pub(super) fn record(path: &str, states: &mut RecordedStates) -> Result<(), Agen
         return Err(AgentError::usage_hint(format!("`{path}` is {what}"), hint));
     }
     let content = String::from_utf8(fs::read(path).map_err(failed)?);
-    let content = content.ok().filter(|text| !text.contains(['\0', '\r'])).ok_or_else(|| {
-        AgentError::usage_hint(format!("`{path}` is not plain text"), hint)
-    })?;
+    let content = content
+        .ok()
+        .filter(|text| !text.contains(['\0', '\r']))
+        .ok_or_else(|| AgentError::usage_hint(format!("`{path}` is not plain text"), hint))?;
     args.push(("contents", content.as_str().into()));
     if !content.ends_with('\n') {
         args.push(("contents_newline", Value::Bool(false)));

@@ -148,6 +148,10 @@ impl RecordHost<'_> {
         if !groups.is_empty() {
             args.push(("groups", groups.into_iter().collect()));
         }
+        let home = user.get("home").map(name_text).unwrap_or_default();
+        if !std::path::Path::new(&home).is_dir() {
+            args.push(("createhome", Value::Bool(false)));
+        }
         states.add(name, "user.present", args);
         states.warnings.push(format!("the password of `{name}` is not recorded"));
         Ok(())

@@ -19,7 +19,9 @@ pub fn sls_schema(schema: &Schema) -> Value {
     for function in functions.iter().filter(|function| !function.traits.is_unimplemented) {
         let name = format!("{}.{}", function.module, function.name);
         declaration.insert(name.clone(), json!({"$ref": format!("#/$defs/{name}")}));
-        definitions.insert(name, function_schema(function));
+        definitions.insert(format!("{name} arguments"), arguments_schema(function));
+        let schema = function_schema(function, &name);
+        definitions.insert(name, schema);
     }
     definitions.insert("keywords".into(), json!({"properties": keyword_schemas()}));
     definitions.insert(
@@ -45,16 +47,22 @@ pub fn sls_schema(schema: &Schema) -> Value {
 }
 
 fn keyword_schemas() -> Map<String, Value> {
-    sorted_keywords().iter().map(|keyword| (keyword.name.to_owned(), json!({"description": keyword.about}))).collect()
+    sorted_keywords()
+        .iter()
+        .map(|keyword| (keyword.name.to_owned(), json!({"description": keyword.about})))
+        .collect()
+}
+
+/// The parameters of a function, in one mapping.
+fn arguments_schema(function: &FunctionDoc) -> Value {
+    let parameters: Map<String, Value> =
+        function.parameters.iter().map(|one| (one.name.to_owned(), parameter_schema(one))).collect();
+    json!({"type": "object", "properties": parameters, "allOf": [{"$ref": "#/$defs/keywords"}]})
 }
 
 /// A list of arguments, each a mapping with one key; Salt takes one mapping as well.
-fn function_schema(function: &FunctionDoc) -> Value {
-    let parameters: Map<String, Value> =
-        function.parameters.iter().map(|one| (one.name.to_owned(), parameter_schema(one))).collect();
-    let arguments = json!({
-        "type": "object", "properties": parameters, "allOf": [{"$ref": "#/$defs/keywords"}],
-    });
+fn function_schema(function: &FunctionDoc, name: &str) -> Value {
+    let arguments = json!({"$ref": format!("#/$defs/{name} arguments").replace(' ', "%20")});
     json!({
         "description": function.summary,
         "anyOf": [

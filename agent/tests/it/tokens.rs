@@ -80,7 +80,10 @@ impl Planted {
         let groups = TOKENS / PLACES;
         let mut sls = STATES.replace("GROUPS", &groups.to_string()).replace("$D", &at("host"));
         for (number, text) in ORDINARY.iter().enumerate() {
-            let _ = write!(sls, "plain-{number}:\n  test.configurable_test_state: [{{changes: true}}, {{comment: '{text}'}}]\n");
+            let _ = write!(
+                sls,
+                "plain-{number}:\n  test.configurable_test_state: [{{changes: true}}, {{comment: '{text}'}}]\n"
+            );
         }
         planted.write("tree/all.sls", &sls);
         for group in 0..groups {
@@ -116,7 +119,8 @@ impl Planted {
             is_over.store(true, Ordering::Relaxed);
             output
         });
-        let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let [out, err] =
+            [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         assert_clean(&format!("stdout of {words:?}"), &out);
         assert_clean(&format!("stderr of {words:?}"), &err);
         assert!(!err.contains("panicked"), "{err}");
@@ -209,6 +213,9 @@ fn a_thousand_secrets_stay_on_the_node_and_ordinary_texts_stay_readable() {
             assert_clean(&name, &text);
         }
         let is_closed = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o077 == 0;
-        assert!(path.ancestors().take_while(|dir| *dir != planted.temp.path()).any(is_closed), "others read {name}");
+        assert!(
+            path.ancestors().take_while(|dir| *dir != planted.temp.path()).any(is_closed),
+            "others read {name}"
+        );
     }
 }

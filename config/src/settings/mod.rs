@@ -23,13 +23,13 @@ pub use self::choices::{
     WebhookOccasion,
 };
 pub use self::fragment::{ConfigFragment, ConfigLocation, SettingOrigin};
-pub use self::schema::PRUNABLE_KINDS;
 pub use self::merge::{FlagOverride, MergedConfig, OTHER_VARIABLES};
+pub use self::schema::PRUNABLE_KINDS;
 pub use self::sections::{
     BoardSettings, CompileLimits, EffectiveSetting, EnvironmentSettings, FirstContact, HealthProbe,
-    HealthSettings, MaintenanceWindow, PillarSettings, PruneSettings, RebootSettings, RemoteSettings, ResourceSettings,
-    RolloutSettings, RunConfig, ScheduleTrigger, ScheduledRun, Settings, SourceSettings, TrustSettings,
-    WebhookSettings,
+    HealthSettings, MaintenanceWindow, PillarSettings, PruneSettings, RebootSettings, RemoteSettings,
+    ResourceSettings, RolloutSettings, RunConfig, ScheduleTrigger, ScheduledRun, Settings, SourceSettings,
+    TrustSettings, WebhookSettings,
 };
 pub use self::units::{format_duration, format_size, parse_duration, parse_size};
 

@@ -109,7 +109,18 @@ pub(super) const RUN_MODES: &[&str] = &["apply", "audit"];
 /// `run.prune.types`: kinds of things that a run can remove when no state manages them any more, in the order of their
 /// removal.
 pub const PRUNABLE_KINDS: &[&str] = &[
-    "service", "cron", "at", "host", "mount", "ssh_auth", "symlink", "file", "directory", "pkgrepo", "pkg", "user",
+    "service",
+    "cron",
+    "at",
+    "host",
+    "mount",
+    "ssh_auth",
+    "symlink",
+    "file",
+    "directory",
+    "pkgrepo",
+    "pkg",
+    "user",
     "group",
 ];
 /// `webhooks.kind`.

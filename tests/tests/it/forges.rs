@@ -75,5 +75,8 @@ fn plain_sls_files(dir: &Path, out: &mut Vec<std::path::PathBuf>) {
 fn is_plain(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let is_top = path.file_name().is_some_and(|name| name == "top.sls");
-    !is_top && !text.contains("{{") && !text.contains("{%") && !text.starts_with("#!")
+    // Cases of pillars, and of what Salt refuses because of its shape.
+    let others = ["pillar", "inc_not_list", "ext_body_not_dict"];
+    let is_other = path.components().any(|part| others.iter().any(|other| part.as_os_str() == *other));
+    !is_top && !is_other && !text.contains("{{") && !text.contains("{%") && !text.starts_with("#!")
 }

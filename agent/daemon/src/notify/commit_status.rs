@@ -22,8 +22,12 @@ pub(crate) fn body(kind: WebhookKind, event: &NotifyEvent) -> Option<Value> {
     let success = event.run.as_ref().is_none_or(|run| run.success) && event.event != "rollback";
     let (name, description) = (format!("zagent/{}", event.node), description(event));
     Some(match (kind, success) {
-        (WebhookKind::GitlabStatus, true) => json!({"state": "success", "name": name, "description": description}),
-        (WebhookKind::GitlabStatus, false) => json!({"state": "failed", "name": name, "description": description}),
+        (WebhookKind::GitlabStatus, true) => {
+            json!({"state": "success", "name": name, "description": description})
+        }
+        (WebhookKind::GitlabStatus, false) => {
+            json!({"state": "failed", "name": name, "description": description})
+        }
         (_, true) => json!({"state": "success", "context": name, "description": description}),
         (_, false) => json!({"state": "failure", "context": name, "description": description}),
     })

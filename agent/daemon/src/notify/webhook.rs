@@ -235,7 +235,11 @@ impl WebhookCall<'_> {
 
     fn secret(&self, path: &Path) -> Result<Vec<u8>, WebhookError> {
         let host = || url_host(&self.webhook.url);
-        read_secret(path).map_err(|source| WebhookError::Secret { host: host(), path: path.to_owned(), source })
+        read_secret(path).map_err(|source| WebhookError::Secret {
+            host: host(),
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use super::journal_reader::JournalReader;
 use super::record::{ExpectedEntry, FileChange, JournalRecord, SavedEntry};
 
 /// What a run left at a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CreatedEntry<'j> {
     /// The tag of the state that wrote it last.
     pub tag: &'j str,
@@ -17,14 +17,14 @@ pub struct CreatedEntry<'j> {
     pub is_dir: bool,
     /// True for a link.
     pub is_link: bool,
-    /// True when nothing was there before the run.
-    pub is_new: bool,
+    /// What was there before the run.
+    pub before: &'j SavedEntry,
 }
 
 /// The entries that a run made or replaced and that are still there at its end, by path.
 #[must_use]
 pub fn created_entries(notes: &JournalReader) -> Vec<CreatedEntry<'_>> {
-    let mut found: BTreeMap<&Path, (bool, Option<CreatedEntry<'_>>)> = BTreeMap::new();
+    let mut found: BTreeMap<&Path, (&SavedEntry, Option<CreatedEntry<'_>>)> = BTreeMap::new();
     for record in notes.records() {
         let JournalRecord::Note(note) = record else { continue };
         let (before, after) = match &note.change {
@@ -32,14 +32,13 @@ pub fn created_entries(notes: &JournalReader) -> Vec<CreatedEntry<'_>> {
             FileChange::Move { before, .. } => (before, None),
             _ => continue,
         };
-        let (was_new, last) =
-            found.entry(&note.path).or_insert_with(|| (*before == SavedEntry::Absent, None));
+        let (first, last) = found.entry(&note.path).or_insert((before, None));
         *last = after.filter(|after| **after != ExpectedEntry::Absent).map(|after| CreatedEntry {
             tag: &note.tag,
             path: &note.path,
             is_dir: matches!(after, ExpectedEntry::Dir { .. }),
             is_link: matches!(after, ExpectedEntry::Link { .. }),
-            is_new: *was_new,
+            before: first,
         });
     }
     found.into_values().filter_map(|(_, last)| last).collect()

@@ -88,7 +88,9 @@ impl PlanThings {
         if below.is_some_and(|root| self.declares(&root)) {
             return false;
         }
-        if entry.thing.is_path() && self.trees.iter().any(|tree| Path::new(&entry.thing.name).starts_with(tree)) {
+        if entry.thing.is_path()
+            && self.trees.iter().any(|tree| Path::new(&entry.thing.name).starts_with(tree))
+        {
             return false;
         }
         !(entry.thing.kind == "directory" && self.has_path_within(&entry.thing.name))

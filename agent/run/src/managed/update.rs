@@ -7,10 +7,12 @@ use std::path::Path;
 
 use zagent_compiler::{Chunk, FileTree, Plan};
 use zagent_config::SecretMask;
+use zagent_host::undo::record::SavedEntry;
 use zagent_host::undo::{CreatedEntry, JournalReader, created_entries};
 use zagent_states::StateCtx;
 use zagent_states::managed::{
-    ManagedThing, Presence, Removal, ThingName, brings_files_below, fingerprint, look,
+    ManagedThing, Presence, Removal, ThingName, brings_files_below, fingerprint, fingerprint_before, look,
+    replaces_content,
 };
 
 use super::record::{ManagedEntry, ManagedRecord};
@@ -104,7 +106,13 @@ impl RecordUpdate<'_> {
         if before.is_none() && !is_done || self.holds_secret(&entry) {
             return;
         }
-        entry.created = before.map_or_else(|| self.absent.contains(&identity), |before| before.created);
+        entry.created = before.map_or_else(
+            || self.absent.contains(&identity),
+            |before| {
+                before.created
+                    && !(status == Some(StateStatus::Changed) && self.keeps_others_work(chunk, before))
+            },
+        );
         entry.is_whole |= before.is_some_and(|before| before.is_whole);
         entry.declared = match before {
             Some(before) if before.revision == entry.revision && before.id == entry.id => {
@@ -119,6 +127,18 @@ impl RecordUpdate<'_> {
             _ => fingerprint(&entry.thing, entry.removal.as_ref(), ctx).ok().flatten(),
         };
         entries.insert(identity, entry);
+    }
+
+    /// True when somebody changed the file before a state changed a part of it: what they wrote is still in it.
+    fn keeps_others_work(&self, chunk: &Chunk, known: &ManagedEntry) -> bool {
+        if !known.thing.is_path() || replaces_content(chunk) {
+            return false;
+        }
+        let changed = self.journal.map(created_entries).unwrap_or_default();
+        let own = changed.iter().find(|one| one.path == Path::new(&known.thing.name));
+        own.is_some_and(|one| {
+            *one.before != SavedEntry::Absent && fingerprint_before(one.before) != known.digest
+        })
     }
 
     fn entry(&self, chunk: &Chunk, managed: &ManagedThing) -> ManagedEntry {
@@ -142,7 +162,8 @@ impl RecordUpdate<'_> {
     /// What holds a secret is not remembered at all.
     fn holds_secret(&self, entry: &ManagedEntry) -> bool {
         let removal = entry.removal.as_ref().map(ToString::to_string).unwrap_or_default();
-        let texts = [&entry.thing.name, &removal, &entry.id, &entry.sls, entry.below.as_ref().unwrap_or(&removal)];
+        let texts =
+            [&entry.thing.name, &removal, &entry.id, &entry.sls, entry.below.as_ref().unwrap_or(&removal)];
         texts.iter().any(|text| self.mask.finds(text.as_bytes()))
     }
 
@@ -153,15 +174,24 @@ impl RecordUpdate<'_> {
         entries: &mut BTreeMap<(String, String), ManagedEntry>,
         ctx: &StateCtx<'_>,
     ) {
-        for CreatedEntry { tag, path, is_dir, is_link, is_new } in
+        for CreatedEntry { tag, path, is_dir, is_link, before } in
             self.journal.map(created_entries).unwrap_or_default()
         {
+            let is_new = *before == SavedEntry::Absent;
             let Some(chunk) = tags.get(tag) else { continue };
-            let (Some(path), root) = (path.to_str(), zagent_compiler::name_text(&chunk.name)) else { continue };
+            let (Some(path), root) = (path.to_str(), zagent_compiler::name_text(&chunk.name)) else {
+                continue;
+            };
             let root = root.trim_end_matches('/');
             let is_parent = is_dir && Path::new(root).starts_with(path) && root != path;
             let is_brought = brings_files_below(chunk) && Path::new(path).starts_with(root) && root != path;
-            let kind = if is_dir { "directory" } else if is_link { "symlink" } else { "file" };
+            let kind = if is_dir {
+                "directory"
+            } else if is_link {
+                "symlink"
+            } else {
+                "file"
+            };
             let managed = ManagedThing { thing: ThingName::new(kind, path), removal: Some(Removal::Entry) };
             let identity = owned_identity(&managed.thing);
             if !(is_parent || is_brought) || self.things.declares(&managed.thing) {

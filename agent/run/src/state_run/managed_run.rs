@@ -71,9 +71,8 @@ impl StateRun<'_> {
             record.entries.into_iter().filter(|entry| things.is_orphan(entry, &scope.source)).collect();
         entries.sort_by(removal_order);
         Ok(self.look_at("orphans", |ctx| {
-            let is_there = |entry: &ManagedEntry| {
-                look(&entry.thing, entry.removal.as_ref(), ctx) != Presence::Absent
-            };
+            let is_there =
+                |entry: &ManagedEntry| look(&entry.thing, entry.removal.as_ref(), ctx) != Presence::Absent;
             entries
                 .into_iter()
                 .filter(is_there)
@@ -172,9 +171,8 @@ impl StateRun<'_> {
     /// Remembers what is managed after a run. A failure is a warning: what was done was done.
     pub(super) fn note_managed(&self, before: ManagedBefore, ran: &RunResult, removed: &[ManagedEntry]) {
         let Some(scope) = &self.managed else { return };
-        let is_quiet = |outcome: &StateOutcome| {
-            !matches!(outcome.status(), StateStatus::Changed | StateStatus::Failed)
-        };
+        let is_quiet =
+            |outcome: &StateOutcome| !matches!(outcome.status(), StateStatus::Changed | StateStatus::Failed);
         let is_complete = !ran.canceled && ran.states.iter().all(|o| o.status() != StateStatus::Failed);
         if before.record.is_none() && ran.states.iter().all(is_quiet) {
             return;
@@ -258,7 +256,10 @@ impl Pruning<'_> {
                 Fate::Gone => None,
                 Fate::Kept(why) => Some(ConvergeResult::new(
                     Some(true),
-                    ApplyResult::new(format!("{} {} is kept: {why}", entry.thing.kind, entry.thing.name), Map::new()),
+                    ApplyResult::new(
+                        format!("{} {} is kept: {why}", entry.thing.kind, entry.thing.name),
+                        Map::new(),
+                    ),
                 )),
                 Fate::Removed => Some(self.remove(entry, ctx)),
             });
@@ -273,7 +274,12 @@ impl Pruning<'_> {
         (outcomes, removed)
     }
 
-    fn with_ctx<T>(&self, entry: &ManagedEntry, shared: &RunShared, act: impl FnOnce(&StateCtx<'_>) -> T) -> T {
+    fn with_ctx<T>(
+        &self,
+        entry: &ManagedEntry,
+        shared: &RunShared,
+        act: impl FnOnce(&StateCtx<'_>) -> T,
+    ) -> T {
         let (tag, cache) = (tag(entry), self.run.paths.downloads());
         let fs = self.run_fs.state_fs(&tag);
         act(&self.run.side_ctx(&tag, self.run_fs, &*fs, shared, &cache))
@@ -424,5 +430,8 @@ fn remove_entry(entry: &ManagedEntry, ctx: &StateCtx<'_>) -> Result<ApplyResult,
     ctx.fs.remove(Path::new(&entry.thing.name))?;
     let word = if ctx.is_dry() { "would be removed" } else { "removed" };
     let changes = Map::from_iter([("removed", entry.thing.name.as_str())]);
-    Ok(ApplyResult::new(format!("{} {} {word}: no state manages it any more", entry.thing.kind, entry.thing.name), changes))
+    Ok(ApplyResult::new(
+        format!("{} {} {word}: no state manages it any more", entry.thing.kind, entry.thing.name),
+        changes,
+    ))
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use zagent_compiler::{Chunk, name_text};
 use zagent_config::{Map, Value};
 
-pub use presence::{Presence, fingerprint, look, removal_obstacle};
+pub use presence::{Presence, fingerprint, fingerprint_before, look, removal_obstacle};
 pub use removal::Removal;
 pub use zagent_config::settings::PRUNABLE_KINDS;
 
@@ -60,11 +60,15 @@ pub struct ManagedThing {
 pub fn managed_things(chunk: &Chunk) -> Vec<ManagedThing> {
     match (&*chunk.state, &*chunk.fun) {
         ("file", fun) => file_kind(fun).map(|kind| path_thing(kind, chunk)).into_iter().flatten().collect(),
-        ("x509", "private_key_managed" | "certificate_managed" | "csr_managed" | "crl_managed" | "pem_managed")
+        (
+            "x509",
+            "private_key_managed" | "certificate_managed" | "csr_managed" | "crl_managed" | "pem_managed",
+        )
         | ("ini", "options_present" | "sections_present") => path_thing("file", chunk).into_iter().collect(),
-        ("pkg", "installed" | "latest") => {
-            list_names(chunk, "pkgs").iter().map(|name| state_thing("pkg", name, chunk, "removed", &[])).collect()
-        }
+        ("pkg", "installed" | "latest") => list_names(chunk, "pkgs")
+            .iter()
+            .map(|name| state_thing("pkg", name, chunk, "removed", &[]))
+            .collect(),
         ("service", "running" | "enabled") => vec![service(chunk)],
         ("user" | "group", "present") => {
             vec![state_thing(&chunk.state, &name_text(&chunk.name), chunk, "absent", &[])]
@@ -99,18 +103,34 @@ fn is_listed(state: &str, fun: &str) -> bool {
         "docker_container" => fun == "running",
         "lvm" => fun.ends_with("_present"),
         "pip" | "gem" | "npm" => fun == "installed",
-        "alias" | "alternatives" | "docker_image" | "docker_network" | "docker_volume" | "firewalld" | "kmod" | "locale"
-        | "mysql_database" | "mysql_grants" | "mysql_user" | "postgres_database" | "postgres_extension"
-        | "postgres_group" | "postgres_privileges" | "postgres_schema" | "postgres_user" | "schedule"
-        | "ssh_known_hosts" | "sysctl" => matches!(fun, "present" | "install"),
+        "alias"
+        | "alternatives"
+        | "docker_image"
+        | "docker_network"
+        | "docker_volume"
+        | "firewalld"
+        | "kmod"
+        | "locale"
+        | "mysql_database"
+        | "mysql_grants"
+        | "mysql_user"
+        | "postgres_database"
+        | "postgres_extension"
+        | "postgres_group"
+        | "postgres_privileges"
+        | "postgres_schema"
+        | "postgres_user"
+        | "schedule"
+        | "ssh_known_hosts"
+        | "sysctl" => matches!(fun, "present" | "install"),
         _ => false,
     }
 }
 
 fn file_kind(fun: &str) -> Option<&'static str> {
     Some(match fun {
-        "managed" | "touch" | "copy" | "copy_" | "hardlink" | "mknod" | "serialize" | "decode" | "append" | "prepend"
-        | "line" | "replace" | "blockreplace" | "keyvalue" | "comment" | "uncomment" => "file",
+        "managed" | "touch" | "copy" | "copy_" | "hardlink" | "mknod" | "serialize" | "decode" | "append"
+        | "prepend" | "line" | "replace" | "blockreplace" | "keyvalue" | "comment" | "uncomment" => "file",
         "directory" | "recurse" => "directory",
         "symlink" => "symlink",
         _ => return None,
@@ -121,6 +141,17 @@ fn file_kind(fun: &str) -> Option<&'static str> {
 #[must_use]
 pub fn brings_files_below(chunk: &Chunk) -> bool {
     &*chunk.state == "file" && &*chunk.fun == "recurse"
+}
+
+/// True for a state that leaves a file as a whole, so that nothing of what others wrote to it is left.
+#[must_use]
+pub fn replaces_content(chunk: &Chunk) -> bool {
+    let keeps = chunk.args.get("replace").is_some_and(|replace| !replace.is_truthy());
+    match (&*chunk.state, &*chunk.fun) {
+        ("file", "managed" | "symlink" | "serialize" | "decode" | "recurse" | "directory") => !keeps,
+        ("x509", _) => true,
+        _ => false,
+    }
 }
 
 fn path_thing(kind: &str, chunk: &Chunk) -> Option<ManagedThing> {

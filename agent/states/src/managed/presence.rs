@@ -9,6 +9,7 @@ use zagent_compiler::name_text;
 use zagent_config::Value;
 use zagent_host::accounts;
 use zagent_host::fs::{FileKind, Stat};
+use zagent_host::undo::record::SavedEntry;
 
 use super::{Removal, ThingName};
 use crate::cron::crontab;
@@ -57,7 +58,7 @@ pub fn fingerprint(
     removal: Option<&Removal>,
     ctx: &StateCtx<'_>,
 ) -> Result<Option<String>, StateError> {
-    let digest = |text: &str| Some(blake3::hash(text.as_bytes()).to_hex()[..32].to_owned());
+    let digest = |text: &str| Some(short_digest(text));
     match (thing.kind.as_str(), removal) {
         (_, Some(Removal::Entry)) => {
             let path = Path::new(&thing.name);
@@ -84,19 +85,35 @@ pub fn fingerprint(
     }
 }
 
+/// The same of what stood at a path before a run changed it; none for what is no file.
+#[must_use]
+pub fn fingerprint_before(saved: &SavedEntry) -> Option<String> {
+    let SavedEntry::File { digest: content, dress, .. } = saved else { return None };
+    let text = file_text(dress.mode?, (dress.uid?, dress.gid?), content);
+    Some(short_digest(&text))
+}
+
+fn short_digest(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+}
+
+fn file_text(mode: u32, (uid, gid): (u32, u32), content: &str) -> String {
+    format!("file {mode:o} {uid} {gid} {content}")
+}
+
 fn entry_text(path: &Path, stat: &Stat, ctx: &StateCtx<'_>) -> Result<String, StateError> {
-    let content = match stat.kind {
+    match stat.kind {
         FileKind::File => {
             let mut hasher = blake3::Hasher::new();
             ctx.fs.read_chunks(path, &mut |part| {
                 hasher.update(part);
             })?;
-            hasher.finalize().to_hex().to_string()
+            let content = hasher.finalize().to_hex();
+            return Ok(file_text(stat.mode, (stat.uid, stat.gid), &content));
         }
-        FileKind::Link => return Ok(format!("link {}", ctx.fs.read_link(path)?.display())),
-        _ => String::new(),
-    };
-    Ok(format!("{:?} {:o} {} {} {content}", stat.kind, stat.mode, stat.uid, stat.gid))
+        FileKind::Link => Ok(format!("link {}", ctx.fs.read_link(path)?.display())),
+        _ => Ok(format!("{:?} {:o} {} {}", stat.kind, stat.mode, stat.uid, stat.gid)),
+    }
 }
 
 /// Why a thing must not be removed although nothing manages it any more: others depend on it.

@@ -21,11 +21,8 @@ fn isolated(node: &PruneHost, script: &str) -> String {
     )
     .replace("zagent run", &format!("{} run", env!("CARGO_BIN_EXE_zagent")))
     .replace("zagent orphans", &format!("{} orphans", env!("CARGO_BIN_EXE_zagent")));
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &script])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output =
+        Command::new("unshare").args(["--mount", "sh", "-c", &script]).stdin(Stdio::null()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{script}\n{}\n{}", text(&output.stdout), text(&output.stderr));
     text(&output.stdout)
@@ -69,7 +66,8 @@ fn accounts_and_host_entries_go_and_those_that_were_there_stay() {
     isolated(&node, "zagent run --once --test --prune=user,group,host --out json");
     assert_eq!(fs::read_to_string(node.path("etc/passwd")).unwrap(), before);
     let report: Value =
-        serde_json::from_str(&isolated(&node, "zagent run --once --prune=user,group,host --out json")).unwrap();
+        serde_json::from_str(&isolated(&node, "zagent run --once --prune=user,group,host --out json"))
+            .unwrap();
     assert_eq!((&report["changed"], &report["failed"]), (&3.into(), &0.into()), "{report:#}");
     let passwd = fs::read_to_string(node.path("etc/passwd")).unwrap();
     assert!(!passwd.contains("zaop:") && passwd.contains("zafound:"));
@@ -92,7 +90,10 @@ fn jobs_go_unless_somebody_changed_them() {
         "a:\n  cron.present:\n    - name: /bin/true a\n    - hour: 3\n\
          b:\n  cron.present:\n    - name: /bin/true b\n    - identifier: b\n",
     );
-    isolated(&node, "(crontab -l 2>/dev/null; echo '1 1 1 1 1 /bin/mine') | crontab -; zagent run --once >/dev/null");
+    isolated(
+        &node,
+        "(crontab -l 2>/dev/null; echo '1 1 1 1 1 /bin/mine') | crontab -; zagent run --once >/dev/null",
+    );
     node.states("n:\n  test.nop: []\n");
     let left = isolated(
         &node,

@@ -100,20 +100,25 @@ fn a_comparison_names_what_a_removed_state_leaves_behind() {
     let node = PruneHost::new();
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
-        command.current_dir(node.path("states")).args(["-c", "user.name=You", "-c", "user.email=you@example.org"]);
+        command.current_dir(node.path("repo")).args([
+            "-c",
+            "user.name=You",
+            "-c",
+            "user.email=you@example.org",
+        ]);
         assert!(command.args(args).output().unwrap().status.success(), "{args:?}");
     };
-    node.write("states/states/top.sls", "base: {'*': [web]}\n");
-    node.write("states/states/web.sls", "a:\n  file.managed:\n    - name: /etc/za\nb:\n  pkg.installed: []\n");
-    node.write("states/inventory/web-01.yaml", "id: web-01\n");
+    node.write("repo/states/top.sls", "base: {'*': [web]}\n");
+    node.write("repo/states/web.sls", "a:\n  file.managed:\n    - name: /etc/za\nb:\n  pkg.installed: []\n");
+    node.write("repo/inventory/web-01.yaml", "id: web-01\n");
     git(&["init", "-q"]);
     git(&["add", "-A"]);
     git(&["commit", "-qm", "one"]);
-    node.write("states/states/web.sls", "other:\n  pkg.installed:\n    - name: b\n");
+    node.write("repo/states/web.sls", "other:\n  pkg.installed:\n    - name: b\n");
     git(&["commit", "-qam", "two"]);
     let output = Command::new(env!("CARGO_BIN_EXE_zagent"))
         .args(["check", "--diff", "HEAD~1..HEAD"])
-        .current_dir(node.path("states"))
+        .current_dir(node.path("repo"))
         .env("ZAGENT_CONFIG", node.path("zagent.yaml"))
         .output()
         .unwrap();

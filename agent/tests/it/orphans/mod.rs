@@ -88,7 +88,12 @@ impl PruneHost {
         let host = self.path("host").display().to_string();
         let one = |o: &Value| {
             let name = o["name"].as_str().unwrap().replace(&host, "$H");
-            format!("{} {name} created={} changed={}", o["type"].as_str().unwrap(), o["created"], o["changed"])
+            format!(
+                "{} {name} created={} changed={}",
+                o["type"].as_str().unwrap(),
+                o["created"],
+                o["changed"]
+            )
         };
         all["orphans"].as_array().unwrap().iter().map(one).collect()
     }

@@ -44,7 +44,14 @@ fn server(answers: &'static [&'static str]) -> (SocketAddr, Receiver<Request>) {
 
 fn hook(address: SocketAddr, on: &[WebhookOccasion]) -> WebhookSettings {
     let url = format!("http://bot:s3cret@{address}/hooks/t0ken");
-    WebhookSettings { url, on: on.to_vec(), timeout: Duration::from_secs(20), secret_file: None, kind: WebhookKind::Json, token_file: None }
+    WebhookSettings {
+        url,
+        on: on.to_vec(),
+        timeout: Duration::from_secs(20),
+        secret_file: None,
+        kind: WebhookKind::Json,
+        token_file: None,
+    }
 }
 
 fn event() -> NotifyEvent {
@@ -162,7 +169,13 @@ fn a_commit_gets_a_status_on_its_forge() {
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "T0ken\n").unwrap();
     for (kind, path, header, key, word) in [
-        (WebhookKind::GithubStatus, "/repos/a/b/statuses/", "authorization: bearer t0ken", "context", "failure"),
+        (
+            WebhookKind::GithubStatus,
+            "/repos/a/b/statuses/",
+            "authorization: bearer t0ken",
+            "context",
+            "failure",
+        ),
         (WebhookKind::GitlabStatus, "/api/v4/projects/7/statuses/", "private-token: t0ken", "name", "failed"),
     ] {
         let (address, requests) = server(&["201 Created"]);
@@ -185,7 +198,11 @@ fn a_commit_gets_a_status_on_its_forge() {
         assert_eq!(headers[0], format!("post {path}{commit} http/1.1"));
         assert!(headers.contains(&header.to_owned()), "{headers:?}");
         let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!((json["state"].as_str(), json[key].as_str()), (Some(word), Some("zagent/web-01")), "{json:#}");
+        assert_eq!(
+            (json["state"].as_str(), json[key].as_str()),
+            (Some(word), Some("zagent/web-01")),
+            "{json:#}"
+        );
         assert!(json["description"].as_str().is_some_and(|text| text.contains("failed")), "{json:#}");
     }
 }
