@@ -37,11 +37,10 @@ const PRUNED: &str = "prune";
 
 /// What was known before a run.
 pub(super) struct ManagedBefore {
-    things: PlanThings,
     /// Digest of the plan and its revision.
     plan: String,
     /// None when the record holds this plan already, and nothing is to be removed.
-    record: Option<ManagedRecord>,
+    known: Option<(PlanThings, ManagedRecord)>,
     absent: crate::managed::Identities,
 }
 
@@ -100,10 +99,10 @@ impl StateRun<'_> {
         }
         let plan = self.plan_digest(scope);
         let header = RecordHeader::load(&self.paths.managed());
-        let things = PlanThings::new(self.plan);
         if header.plan == plan && !(prunes && header.orphans > 0) {
-            return Ok(Some(ManagedBefore { things, plan, record: None, absent: Default::default() }));
+            return Ok(Some(ManagedBefore { plan, known: None, absent: Default::default() }));
         }
+        let things = PlanThings::new(self.plan);
         let mut record = match ManagedRecord::load(&self.paths.managed()) {
             Ok(record) => record,
             Err(error) if prunes => return Err(error.into()),
@@ -116,7 +115,7 @@ impl StateRun<'_> {
             true => Default::default(),
             false => self.look_at("managed", |ctx| things_before(&things, &mut record, ctx)),
         };
-        Ok(Some(ManagedBefore { things, plan, record: Some(record), absent }))
+        Ok(Some(ManagedBefore { plan, known: Some((things, record)), absent }))
     }
 
     /// What decides which things are managed: the chunks, their revision, and the tree.
@@ -145,12 +144,12 @@ impl StateRun<'_> {
         run_fs: &dyn RunFs,
         ran: &mut RunResult,
     ) -> Vec<ManagedEntry> {
-        let (Some(scope), Some(record)) = (&self.managed, &before.record) else { return Vec::new() };
+        let (Some(scope), Some((things, record))) = (&self.managed, &before.known) else { return Vec::new() };
         if scope.prune.kinds.is_empty() || !scope.is_whole || ran.aborted.is_some() {
             return Vec::new();
         }
         let is_chosen = |entry: &&ManagedEntry| {
-            scope.prune.kinds.contains(&entry.thing.kind) && before.things.is_orphan(entry, &scope.source)
+            scope.prune.kinds.contains(&entry.thing.kind) && things.is_orphan(entry, &scope.source)
         };
         let mut orphans: Vec<&ManagedEntry> = record.entries.iter().filter(is_chosen).collect();
         orphans.sort_by(|a, b| removal_order(a, b));
@@ -174,7 +173,7 @@ impl StateRun<'_> {
         let is_quiet =
             |outcome: &StateOutcome| !matches!(outcome.status(), StateStatus::Changed | StateStatus::Failed);
         let is_complete = !ran.canceled && ran.states.iter().all(|o| o.status() != StateStatus::Failed);
-        if before.record.is_none() && ran.states.iter().all(is_quiet) {
+        if before.known.is_none() && ran.states.iter().all(is_quiet) {
             return;
         }
         if let Err(error) = self.update_record(scope, before, ran, removed, is_complete) {
@@ -191,16 +190,16 @@ impl StateRun<'_> {
         is_complete: bool,
     ) -> Result<(), StateRunError> {
         let path = self.paths.managed();
-        let mut record = match before.record {
-            Some(record) => record,
-            None => ManagedRecord::load(&path)?,
+        let (things, mut record) = match before.known {
+            Some(known) => known,
+            None => (PlanThings::new(self.plan), ManagedRecord::load(&path)?),
         };
         record.entries.retain(|entry| !removed.iter().any(|gone| gone.thing == entry.thing));
         let journal = JournalReader::open(&self.paths.undo().join(&self.run)).ok();
         let update = RecordUpdate {
             plan: self.plan,
             files: self.files,
-            things: &before.things,
+            things: &things,
             scope,
             revision: &self.revision,
             outcomes: &ran.states,
