@@ -4,6 +4,7 @@
 
 mod embedded;
 
+pub mod adopt;
 pub mod check;
 pub mod cli;
 pub mod container_test;
@@ -17,5 +18,7 @@ pub mod log;
 mod manual;
 pub mod output;
 pub mod pages;
+pub mod record;
 pub mod secrets;
+pub mod sls_schema;
 mod systemd;

@@ -137,6 +137,8 @@ below! {
     synced_states "state/synced-states";
     /// Digests of the paths of files that hold or held a secret; no diff of them is shown.
     secret_files "state/secret-files";
+    /// What the states of this node manage, and managed before.
+    managed "state/managed";
     /// Copies of files that states replaced.
     backups "state/backups";
     /// The history of runs.

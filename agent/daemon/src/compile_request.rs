@@ -222,6 +222,11 @@ impl CompileRequest {
             settings,
             machine,
             revision,
+            source: self.states.as_deref().map(absolute_text).unwrap_or_default(),
+            is_own_node: self.id.is_none()
+                && self.grains.is_none()
+                && self.recorded.is_none()
+                && self.pillar_data.is_none(),
         })
     }
 
@@ -320,6 +325,11 @@ impl CompileRequest {
             }
         }
     }
+}
+
+/// The same text for one directory, however it is written.
+fn absolute_text(dir: &Path) -> String {
+    std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string()
 }
 
 /// Error for a missing states directory; the hint adapts when the current directory is in a states repository.

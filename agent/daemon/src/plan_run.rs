@@ -6,9 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use zagent_compiler::functions::Functions;
-use zagent_compiler::{CallError, Cipher, Compat, CompileInputs, CompileTarget, FunctionCall, TemplateHost};
+use zagent_compiler::{
+    CallError, Cipher, Compat, CompileInputs, CompileTarget, FileTree, FunctionCall, TemplateHost,
+};
 use zagent_config::mask::Secret;
-use zagent_config::settings::{ApplyMode, RunSchedule};
+use zagent_config::paths::Paths;
+use zagent_config::settings::{ApplyMode, PRUNABLE_KINDS, RunSchedule};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, SecretMask, Value};
 
@@ -27,8 +30,8 @@ use zagent_host::timezone::local_zone;
 use zagent_host::undo::UndoableRun;
 use zagent_run::history::{self, History};
 use zagent_run::{
-    GlobalConditions, LockError, ManagingNode, NoProgress, RunMode, RunOptions, RunProgress, RunReport,
-    RunTrigger, SignalWatcher, StateOutcome, StateRun, StateRunError,
+    GlobalConditions, LockError, ManagedScope, ManagingNode, NoProgress, Orphan, PruneOptions, RunMode,
+    RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher, StateOutcome, StateRun, StateRunError,
 };
 use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
@@ -165,6 +168,7 @@ impl PlanRun<'_> {
         extras: RunExtras<'_>,
         output: &mut dyn RunOutput,
     ) -> Result<RunReport, AgentError> {
+        self.reject_prune_misuse()?;
         if let Some(PlanFileUse::Apply(saved)) = extras.plan_file {
             self.verify_saved(saved)?;
         }
@@ -256,6 +260,66 @@ impl PlanRun<'_> {
         }
     }
 
+    /// What earlier revisions managed on this node and the plan does not.
+    ///
+    /// # Errors
+    /// Fails when the record of what is managed cannot be read.
+    pub fn orphans(&self) -> Result<Vec<Orphan>, AgentError> {
+        let place = RunPlace::node(self.job.run_mask(self.planned));
+        let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
+        let conditions =
+            GlobalConditions::evaluate(&self.job.inputs.options.opts, &host).map_err(AgentError::failed)?;
+        let (paths, files) = (self.job.settings.paths(), CachedFiles::new(&*self.job.states));
+        let templates = ManagedTemplates::new(self.job, self.planned);
+        let parts = RunParts {
+            paths: &paths,
+            files: &files,
+            host: &host,
+            templates: &templates,
+            conditions: &conditions,
+            progress: &NoProgress,
+        };
+        self.state_run(parts, &place).orphans().map_err(|error| to_agent_error(&error))
+    }
+
+    /// What this run remembers of the things it manages, and which orphans it removes.
+    fn managed_scope(&self, place: &RunPlace<'_>) -> Option<ManagedScope> {
+        if place.manager.is_some() || self.order.revert.is_some() {
+            return None;
+        }
+        let (job, settings) = (self.job, &self.job.settings.run.prune);
+        let is_whole = job.want == CompileTarget::Highstate && job.is_own_node;
+        let prune = match &self.order.prune {
+            Some(flags) => PruneOptions {
+                kinds: if flags.kinds.is_empty() { settings.types.clone() } else { flags.kinds.clone() },
+                max: flags.max.unwrap_or(settings.max),
+                found: flags.found,
+            },
+            // Another tree than the one that the node follows removes nothing unasked.
+            None if job.source.is_empty() && is_whole => {
+                PruneOptions { kinds: settings.types.clone(), max: settings.max, found: false }
+            }
+            None => PruneOptions::default(),
+        };
+        Some(ManagedScope { source: job.source.clone(), is_whole, prune })
+    }
+
+    /// Refuses `--prune` where it cannot mean anything.
+    fn reject_prune_misuse(&self) -> Result<(), AgentError> {
+        let Some(flags) = &self.order.prune else { return Ok(()) };
+        if self.job.want != CompileTarget::Highstate || !self.job.is_own_node {
+            return Err(AgentError::usage_hint(
+                "`--prune` compares all states of this node with the runs before",
+                "omit `--sls`, `--id`, `--grains`, `--node` and `--pillar-data`",
+            ));
+        }
+        if flags.kinds.is_empty() && self.job.settings.run.prune.types.is_empty() {
+            let hint = format!("name them: `--prune={}`; or set `run.prune.types`", PRUNABLE_KINDS.join(","));
+            return Err(AgentError::usage_hint("`--prune` needs the types to remove", hint));
+        }
+        Ok(())
+    }
+
     /// Applies the plan to the host, or predicts the changes.
     pub(crate) fn converge(
         &self,
@@ -263,43 +327,20 @@ impl PlanRun<'_> {
         place: &RunPlace<'_>,
     ) -> Result<RunReport, AgentError> {
         let opts = &self.job.inputs.options.opts;
-        let failhard = opts.get("failhard").is_some_and(Value::is_truthy);
-        let max_parallel = opts.get("state_max_parallel").and_then(Value::as_int);
         let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
         let conditions = GlobalConditions::evaluate(opts, &host).map_err(AgentError::failed)?;
         let paths = self.job.settings.paths();
         let files = CachedFiles::new(&*self.job.states);
         let templates = ManagedTemplates::new(self.job, self.planned);
-        let turn = StateRun {
-            plan: &self.planned.plan,
-            order: self.order,
-            machine: &self.job.machine,
+        let parts = RunParts {
+            paths: &paths,
             files: &files,
             host: &host,
             templates: &templates,
-            pillar: &self.planned.pillar,
-            compat: self.job.compat,
-            failhard,
             conditions: &conditions,
-            max_parallel: max_parallel.and_then(|most| usize::try_from(most).ok()).filter(|most| *most > 0),
-            schedule: match self.job.compat {
-                Compat::Salt => RunSchedule::Ordered,
-                Compat::Strict => self.job.settings.run.schedule,
-            },
-            jobs: self.job.settings.run.jobs,
-            timeout: Some(self.job.settings.run.timeout),
-            keep_journals: self.job.settings.run.keep,
-            paths: &paths,
-            run: place.run.clone(),
-            node: self.job.node.clone(),
-            revision: self.job.revision.clone(),
-            trigger: self.trigger,
             progress,
-            cancel: self.cancel,
-            mask: place.mask.clone(),
-            manager: place.manager,
         };
-        let mut report = turn.run().map_err(|error| to_agent_error(&error))?;
+        let mut report = self.state_run(parts, place).run().map_err(|error| to_agent_error(&error))?;
         templates.keep_texts();
         if self.job.compat == Compat::Salt
             && self.planned.plan.chunks.is_empty()
@@ -309,6 +350,54 @@ impl PlanRun<'_> {
         }
         Ok(report)
     }
+
+    /// The run, with everything that outlives it.
+    fn state_run<'r>(&'r self, parts: RunParts<'r>, place: &RunPlace<'r>) -> StateRun<'r> {
+        let opts = &self.job.inputs.options.opts;
+        let failhard = opts.get("failhard").is_some_and(Value::is_truthy);
+        let max_parallel = opts.get("state_max_parallel").and_then(Value::as_int);
+        StateRun {
+            plan: &self.planned.plan,
+            order: self.order,
+            machine: &self.job.machine,
+            files: parts.files,
+            host: parts.host,
+            templates: parts.templates,
+            pillar: &self.planned.pillar,
+            compat: self.job.compat,
+            failhard,
+            conditions: parts.conditions,
+            max_parallel: max_parallel.and_then(|most| usize::try_from(most).ok()).filter(|most| *most > 0),
+            schedule: match self.job.compat {
+                Compat::Salt => RunSchedule::Ordered,
+                Compat::Strict => self.job.settings.run.schedule,
+            },
+            jobs: self.job.settings.run.jobs,
+            timeout: Some(self.job.settings.run.timeout),
+            keep_journals: self.job.settings.run.keep,
+            paths: parts.paths,
+            run: place.run.clone(),
+            node: self.job.node.clone(),
+            revision: self.job.revision.clone(),
+            trigger: self.trigger,
+            progress: parts.progress,
+            cancel: self.cancel,
+            mask: place.mask.clone(),
+            manager: place.manager,
+            managed: self.managed_scope(place),
+        }
+    }
+}
+
+/// What a run needs and what is made for it.
+#[derive(Clone, Copy)]
+struct RunParts<'r> {
+    paths: &'r Paths,
+    files: &'r dyn FileTree,
+    host: &'r dyn TemplateHost,
+    templates: &'r dyn RenderTemplate,
+    conditions: &'r GlobalConditions,
+    progress: &'r dyn RunProgress,
 }
 
 /// The outcome that Salt reports as a state when the top files match nothing for a node.

@@ -18,6 +18,7 @@ pub mod graph;
 pub mod guard;
 pub(crate) mod listeners;
 pub mod lock;
+pub mod managed;
 pub mod outcome;
 pub mod progress;
 pub mod queue;
@@ -34,12 +35,13 @@ pub(crate) mod state_run;
 pub use global_conditions::GlobalConditions;
 pub(crate) use lock::RunLock;
 pub use lock::{LockError, NoRun};
+pub use managed::{ManagedEntry, ManagedScope, Orphan, PruneOptions, RecordError, orphan_count};
 pub use outcome::{
     ChangeCause, IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SALT_RESULT_KEYS, SkipReason,
     StateOutcome, StateStatus,
 };
 pub use progress::{NoProgress, RunProgress};
-pub use run_options::RunOptions;
+pub use run_options::{PruneFlags, RunOptions};
 pub use runner::run_plan;
 pub use signal::SignalWatcher;
 pub use state_run::{ManagingNode, StateRun, StateRunError, undoable_runs};

@@ -25,6 +25,19 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// How many states run at once.
     pub jobs: Option<usize>,
+    /// Remove what no state manages any more; as configured when unset.
+    pub prune: Option<PruneFlags>,
+}
+
+/// What `--prune` and its companions say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PruneFlags {
+    /// Kinds of things; as configured when empty.
+    pub kinds: Vec<String>,
+    /// How many at most; as configured when unset.
+    pub max: Option<usize>,
+    /// Also what was there before zagent managed it.
+    pub found: bool,
 }
 
 impl RunOptions {

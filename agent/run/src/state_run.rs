@@ -6,6 +6,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a run has a start and a duration")]
 
+mod managed_run;
 mod revert;
 
 use std::os::unix::fs::DirBuilderExt;
@@ -25,6 +26,7 @@ use super::runner::{self, RunCtx, RunFs, RunPlace, RunnerSettings};
 use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger};
 use crate::history::History;
 use crate::lock::StartedRun;
+use crate::managed::{ManagedScope, RecordError};
 use crate::secret_files::SecretFiles;
 use crate::{GlobalConditions, RunProgress};
 use zagent_config::error_chain;
@@ -57,6 +59,9 @@ pub enum StateRunError {
     /// The undo notes of earlier runs cannot be used.
     #[error(transparent)]
     Undo(#[from] FsError),
+    /// The record of what the node manages cannot be used, and orphans were to be removed or listed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// There is nothing to undo.
     #[error("{0}")]
     NothingToRevert(String),
@@ -125,6 +130,8 @@ pub struct StateRun<'a> {
     pub mask: SecretMask,
     /// The node that manages the machine; none when the machine is that node.
     pub manager: Option<ManagingNode<'a>>,
+    /// What the run remembers of the things it manages; none for a resource, and where nothing is remembered.
+    pub managed: Option<ManagedScope>,
 }
 
 /// The node that manages a resource, as a run on the resource sees it.
@@ -217,17 +224,28 @@ impl StateRun<'_> {
                 |machine: &Machine| OverlayRunFs(Arc::new(Overlay::new(Arc::new(machine.disk(None)))));
             let manager = self.manager.map(|manager| overlay(manager.machine));
             let manager = manager.as_ref().map(|fs| fs as &dyn RunFs);
-            return Ok(run(&overlay(self.machine), manager, spare.path()));
+            let managed = self.begin_managed()?;
+            let own = overlay(self.machine);
+            let mut ran = run(&own, manager, spare.path());
+            if let Some(managed) = managed {
+                self.prune_orphans(&managed, &own, &mut ran);
+            }
+            return Ok(ran);
         }
         let _lock = self.acquire_lock(cancel)?;
+        let managed = self.begin_managed()?;
         let _node_lock = self.acquire_node_lock(cancel)?;
         let journal = UndoJournal::create(&self.paths.undo(), &self.run)?.hiding(&self.mask);
         let journal = Arc::new(journal.with_retries(self.retries()));
         let disk = self.machine.disk(Some(Arc::clone(&journal)));
         let own = DiskRunFs { disk: &disk, journal: &journal };
         let Some(manager) = self.manager.filter(|_| self.uses_manager()) else {
-            let ran = run(&own, None, &cache);
+            let mut ran = run(&own, None, &cache);
+            let pruned = managed.as_ref().map(|managed| self.prune_orphans(managed, &own, &mut ran));
             self.finish_journal(&disk, &journal);
+            if let Some(managed) = managed {
+                self.note_managed(managed, &ran, &pruned.unwrap_or_default());
+            }
             return Ok(ran);
         };
         let node_journal = UndoJournal::create(&manager.paths.undo(), manager.journal)?.hiding(&self.mask);

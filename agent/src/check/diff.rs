@@ -1,10 +1,11 @@
 //! Two compiles of every host in, the states that each host gains, loses or changes out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use zagent_compiler::{Chunk, Plan};
 use zagent_config::Value;
+use zagent_states::managed::{ThingName, managed_things};
 
 /// Change of one state on one host.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,8 @@ pub enum PlanChange {
     Removed {
         /// Its tag.
         tag: String,
+        /// What it leaves behind on the host, because no other state manages it: `file /etc/motd`.
+        leaves: Vec<String>,
     },
     /// Some of its arguments differ: name, before, after.
     Changed {
@@ -33,7 +36,7 @@ impl PlanChange {
     #[must_use]
     pub fn tag(&self) -> &str {
         match self {
-            Self::Added { tag } | Self::Removed { tag } | Self::Changed { tag, .. } => tag,
+            Self::Added { tag } | Self::Removed { tag, .. } | Self::Changed { tag, .. } => tag,
         }
     }
 }
@@ -81,6 +84,12 @@ fn plan_changes(before: &Plan, after: &Plan) -> Vec<PlanChange> {
     for chunk in &before.chunks {
         old.entry(chunk.tag()).or_default().push(chunk);
     }
+    let identity = |thing: &ThingName| {
+        let (kind, name) = thing.identity();
+        (kind.to_owned(), name.to_owned())
+    };
+    let managed: BTreeSet<(String, String)> =
+        after.chunks.iter().flat_map(managed_things).map(|managed| identity(&managed.thing)).collect();
     let mut out = Vec::new();
     for chunk in &after.chunks {
         let tag = chunk.tag();
@@ -96,7 +105,12 @@ fn plan_changes(before: &Plan, after: &Plan) -> Vec<PlanChange> {
         }
     }
     for (tag, left) in old {
-        out.extend(left.iter().map(|_| PlanChange::Removed { tag: tag.clone() }));
+        for chunk in left {
+            let things = managed_things(chunk).into_iter().map(|managed| managed.thing);
+            let left_behind = things.filter(|thing| !managed.contains(&identity(thing)));
+            let leaves = left_behind.map(|thing| format!("{} {}", thing.kind, thing.name)).collect();
+            out.push(PlanChange::Removed { tag: tag.clone(), leaves });
+        }
     }
     out
 }
@@ -165,7 +179,9 @@ fn host_json(host: &HostDiff) -> serde_json::Value {
 fn change_json(change: &PlanChange) -> serde_json::Value {
     match change {
         PlanChange::Added { tag } => json!({"change": "added", "state": tag}),
-        PlanChange::Removed { tag } => json!({"change": "removed", "state": tag}),
+        PlanChange::Removed { tag, leaves } => {
+            json!({"change": "removed", "state": tag, "leaves": leaves})
+        }
         PlanChange::Changed { tag, arguments } => {
             let arguments: serde_json::Map<_, _> = arguments
                 .iter()

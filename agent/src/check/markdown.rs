@@ -90,7 +90,10 @@ fn host_rows(name: &str, host: &HostDiff) -> Vec<String> {
 fn change_row(name: &str, change: &PlanChange) -> String {
     let (word, arguments) = match change {
         PlanChange::Added { .. } => ("added", String::new()),
-        PlanChange::Removed { .. } => ("removed", String::new()),
+        PlanChange::Removed { leaves, .. } => {
+            let all = leaves.iter().map(|thing| format!("leaves {} behind", code(thing)));
+            ("removed", all.collect::<Vec<_>>().join("<br>"))
+        }
         PlanChange::Changed { arguments, .. } => {
             let all = arguments.iter().map(|(argument, old, new)| {
                 let (old, new) = (short_value(old.as_ref()), short_value(new.as_ref()));

@@ -121,8 +121,11 @@ fn write_change(out: &mut String, change: &PlanChange, paint: Paint) {
         PlanChange::Added { .. } => {
             let _ = writeln!(out, "  {} {tag}", paint.green("+"));
         }
-        PlanChange::Removed { .. } => {
+        PlanChange::Removed { leaves, .. } => {
             let _ = writeln!(out, "  {} {tag}", paint.red("-"));
+            for thing in leaves {
+                let _ = writeln!(out, "      leaves {} behind (see `zagent orphans`)", sanitize(thing));
+            }
         }
         PlanChange::Changed { arguments, .. } => {
             let _ = writeln!(out, "  {} {tag}", paint.yellow("~"));

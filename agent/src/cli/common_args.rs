@@ -22,10 +22,15 @@ pub(super) struct CommonArgs {
 impl CommonArgs {
     /// Prints a value as text or as data.
     pub(super) fn print(&self, words: &str, data: serde_json::Value, ui: &mut Ui<'_>) {
-        ui.print(&match self.out {
-            OutputFormat::Text => format!("{}\n", sanitize(words)),
-            OutputFormat::Json => json(&data),
-            OutputFormat::Yaml => yaml(&serde_json::from_value::<Value>(data).unwrap_or_default()),
-        });
+        print_as(self.out, words, data, ui);
     }
+}
+
+/// Prints a value as text or as data.
+pub(super) fn print_as(format: OutputFormat, words: &str, data: serde_json::Value, ui: &mut Ui<'_>) {
+    ui.print(&match format {
+        OutputFormat::Text => format!("{}\n", sanitize(words)),
+        OutputFormat::Json => json(&data),
+        OutputFormat::Yaml => yaml(&serde_json::from_value::<Value>(data).unwrap_or_default()),
+    });
 }

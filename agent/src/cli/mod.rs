@@ -7,6 +7,7 @@
     reason = "commands are the edge: they read the clock and the environment"
 )]
 
+mod adopt;
 mod cache;
 mod call;
 mod check;
@@ -26,9 +27,12 @@ mod local_run_args;
 mod man;
 mod manifest;
 mod node;
+mod orphans;
 mod pause;
 mod pin;
+mod prune_args;
 mod quarantine;
+mod record;
 mod release;
 mod report;
 mod resource;
@@ -40,6 +44,7 @@ mod run;
 mod run_args;
 mod run_printer;
 mod salt_args;
+mod schema;
 mod secrets;
 mod self_;
 mod self_install;
@@ -145,6 +150,14 @@ enum CliCommand {
     ShowLowstate(show::StateShowArgs),
     /// Show the revision of this node, why it is not the newest, and what happens next
     Status(status::StatusArgs),
+    /// Show what a first run would overwrite on this host, and save it
+    Adopt(adopt::AdoptArgs),
+    /// Write states that describe packages, services, files, users, groups or jobs of this host
+    Record(record::RecordArgs),
+    /// Print a JSON schema, for editors
+    Schema(schema::SchemaArgs),
+    /// List what earlier revisions managed on this host and the current states do not
+    Orphans(orphans::OrphansArgs),
     /// List recent runs, or print the report of one run
     History(history::HistoryArgs),
     /// Tell the daemon to run now
@@ -275,6 +288,9 @@ impl CliCommand {
             | Self::SlsId(args)
             | Self::Single(args)
             | Self::Low(args) => args.format(),
+            Self::Orphans(args) => args.out.into(),
+            Self::Adopt(args) => args.out.into(),
+            Self::Record(_) | Self::Schema(_) => ReportFormat::Text,
             Self::Status(args) => args.format().into(),
             Self::History(args) => args.format(),
             Self::Trigger(args) => args.format().into(),
@@ -327,6 +343,10 @@ impl CliCommand {
             Self::ShowSls(args) => args.run(StateShowVerb::Sls, ui),
             Self::ShowHighstate(args) => args.run(StateShowVerb::Highstate, ui),
             Self::ShowLowstate(args) => args.run(StateShowVerb::Lowstate, ui),
+            Self::Orphans(args) => args.run(ui),
+            Self::Adopt(args) => args.run(ui),
+            Self::Record(args) => args.run(ui),
+            Self::Schema(args) => args.run(ui),
             Self::Status(args) => args.run(ui),
             Self::History(args) => args.run(ui),
             Self::Trigger(args) => args.run(ui),

@@ -7,6 +7,7 @@ use zagent_config::Value;
 
 use super::checkout::ApplyChoice;
 use super::local_run_args::LocalRunArgs;
+use super::prune_args::PruneArgs;
 use super::resource_args::{ResourceArgs, run_on_target};
 use super::revert;
 use super::run_args::{ReportArgs, RunOptionArgs};
@@ -63,6 +64,9 @@ pub(super) struct RunArgs {
     state: Option<String>,
 
     #[command(flatten)]
+    prune: PruneArgs,
+
+    #[command(flatten)]
     local: LocalRunArgs,
 
     #[command(flatten)]
@@ -96,7 +100,8 @@ impl RunArgs {
         words.reject_named(&[])?;
         words.reject_positional("select SLS files with `--sls a,b`")?;
         let (revert, state) = (self.revert.clone(), self.state.clone());
-        let order = RunOptions { revert, force: self.force, state, ..flags.to_order() };
+        let prune = self.prune.flags()?;
+        let order = RunOptions { revert, force: self.force, state, prune, ..flags.to_order() };
         if order.revert.is_some() {
             return self.run_revert((&tree, &flags), order, target.as_ref(), ui);
         }
@@ -239,6 +244,7 @@ impl RunArgs {
             || tree.states.is_some()
             || !tree.sls.is_empty()
             || tree.grains.is_some()
+            || order.prune.is_some()
         {
             let hint =
                 "add --once for a single run; to follow a directory permanently, add it to `source.remotes`";

@@ -17,6 +17,7 @@ pub(crate) mod exec_function;
 pub mod external;
 pub mod file_tree;
 pub mod functions;
+pub mod managed;
 pub(crate) mod named_args;
 pub(crate) mod package_cache;
 pub mod registry;

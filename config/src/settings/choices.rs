@@ -140,6 +140,15 @@ choices! {
         /// Every run.
         Always "always",
     }
+    /// What a webhook is sent.
+    WebhookKind {
+        /// The event, as JSON.
+        Json "json",
+        /// The status of the commit, for the API of GitHub.
+        GithubStatus "github-status",
+        /// The status of the commit, for the API of GitLab.
+        GitlabStatus "gitlab-status",
+    }
     /// A day of the week.
     Day {
         /// Monday.

@@ -36,6 +36,8 @@ pub const RUN_EVERY: Duration = Duration::from_secs(30 * 60);
 pub const RUN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// How many runs the history keeps.
 pub const KEEP_RUNS: i64 = 50;
+/// How many orphans a run removes at most.
+pub const PRUNE_MAX: i64 = 20;
 /// How long one health check may take.
 pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a health check is tried before it counts as failed.

@@ -19,15 +19,17 @@ mod units;
 
 pub use self::choices::{
     ApplyMode, BoardKind, CompatMode, Day, FollowMode, ListenPages, ManifestRule, RebootPolicy,
-    RequiredSignatures, ResourcePillar, RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
+    RequiredSignatures, ResourcePillar, RunSchedule, TemplatePermission, UnsignedRef, WebhookKind,
+    WebhookOccasion,
 };
 pub use self::fragment::{ConfigFragment, ConfigLocation, SettingOrigin};
 pub use self::merge::{FlagOverride, MergedConfig, OTHER_VARIABLES};
+pub use self::schema::PRUNABLE_KINDS;
 pub use self::sections::{
     BoardSettings, CompileLimits, EffectiveSetting, EnvironmentSettings, FirstContact, HealthProbe,
-    HealthSettings, MaintenanceWindow, PillarSettings, RebootSettings, RemoteSettings, ResourceSettings,
-    RolloutSettings, RunConfig, ScheduleTrigger, ScheduledRun, Settings, SourceSettings, TrustSettings,
-    WebhookSettings,
+    HealthSettings, MaintenanceWindow, PillarSettings, PruneSettings, RebootSettings, RemoteSettings,
+    ResourceSettings, RolloutSettings, RunConfig, ScheduleTrigger, ScheduledRun, Settings, SourceSettings,
+    TrustSettings, WebhookSettings,
 };
 pub use self::units::{format_duration, format_size, parse_duration, parse_size};
 

@@ -106,6 +106,25 @@ pub(super) const MANIFEST: &[&str] = &["optional", "required"];
 pub(super) const SCHEDULES: &[&str] = &["levels", "eager", "ordered", "declared"];
 /// `run.mode`.
 pub(super) const RUN_MODES: &[&str] = &["apply", "audit"];
+/// `run.prune.types`: kinds of things that a run can remove when no state manages them any more, in the order of their
+/// removal.
+pub const PRUNABLE_KINDS: &[&str] = &[
+    "service",
+    "cron",
+    "at",
+    "host",
+    "mount",
+    "ssh_auth",
+    "symlink",
+    "file",
+    "directory",
+    "pkgrepo",
+    "pkg",
+    "user",
+    "group",
+];
+/// `webhooks.kind`.
+pub(super) const WEBHOOK_KINDS: &[&str] = &["json", "github-status", "gitlab-status"];
 /// `compat`.
 pub(super) const COMPAT: &[&str] = &["none", "salt"];
 /// `templates.cmd_run`.
@@ -172,6 +191,8 @@ const WEBHOOK: &[SettingKey] = &[
     key("on", SettingKind::Choices(WEBHOOK_EVENTS), SettingDefault::Text(d::WEBHOOK_ON)),
     key("timeout", TIMEOUT, SettingDefault::Time(d::WEBHOOK_TIMEOUT)),
     key("secret_file", SettingKind::Path, SettingDefault::Unset),
+    key("kind", SettingKind::Choice(WEBHOOK_KINDS), SettingDefault::Text("json")),
+    key("token_file", SettingKind::Path, SettingDefault::Unset),
 ];
 
 const ENVIRONMENT: &[SettingKey] = &[
@@ -225,6 +246,8 @@ pub(super) const KEYS: &[SettingKey] = &[
     key("run.jobs", SettingKind::Number { min: 1, max: 10_000 }, SettingDefault::Unset),
     key("run.timeout", TIMEOUT, SettingDefault::Time(d::RUN_TIMEOUT)),
     key("run.keep", COUNT, SettingDefault::Number(d::KEEP_RUNS)),
+    key("run.prune.types", SettingKind::Choices(PRUNABLE_KINDS), SettingDefault::Empty),
+    key("run.prune.max", SettingKind::Number { min: 0, max: 10_000 }, SettingDefault::Number(d::PRUNE_MAX)),
     key("compat", SettingKind::Choice(COMPAT), SettingDefault::Text("none")),
     key("facts_dir", SettingKind::Path, SettingDefault::Text(paths::DEFAULT_FACTS_DIR)),
     key("pillar.merge", SettingKind::Choice(&MergeStrategy::NAMES), SettingDefault::Text("smart")),

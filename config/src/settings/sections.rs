@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::check::CheckedRecord;
 use super::choices::{
     ApplyMode, BoardKind, CompatMode, Day, FollowMode, ListenPages, ManifestRule, RebootPolicy,
-    RequiredSignatures, ResourcePillar, RunSchedule, TemplatePermission, UnsignedRef, WebhookOccasion,
+    RequiredSignatures, ResourcePillar, RunSchedule, TemplatePermission, UnsignedRef, WebhookKind,
+    WebhookOccasion,
 };
 use super::defaults::{BOARD_EVERY, BOARD_EVERY_GIT};
 use super::fragment::SettingOrigin;
@@ -208,6 +209,15 @@ pub struct FirstContact {
     pub serial: Option<u64>,
 }
 
+/// Which things that no state manages any more are removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PruneSettings {
+    /// Kinds of things; none are removed when empty.
+    pub types: Vec<String>,
+    /// More than this many in one run are not removed at all.
+    pub max: usize,
+}
+
 /// How runs work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
@@ -223,6 +233,8 @@ pub struct RunConfig {
     pub timeout: Duration,
     /// How many runs the history keeps.
     pub keep: usize,
+    /// Which things that no state manages any more are removed.
+    pub prune: PruneSettings,
 }
 
 /// How pillar data is merged.
@@ -404,6 +416,10 @@ pub struct WebhookSettings {
     pub timeout: Duration,
     /// A file with the secret that signs calls.
     pub secret_file: Option<PathBuf>,
+    /// What is sent.
+    pub kind: WebhookKind,
+    /// A file with the token that a commit status needs.
+    pub token_file: Option<PathBuf>,
 }
 
 impl Settings {
@@ -453,6 +469,7 @@ impl RunConfig {
             jobs: all.number_if("run.jobs").and_then(|n| usize::try_from(n).ok()),
             timeout: all.time("run.timeout"),
             keep: all.count("run.keep"),
+            prune: PruneSettings { types: all.texts("run.prune.types"), max: all.count("run.prune.max") },
         }
     }
 }
@@ -631,6 +648,8 @@ impl WebhookSettings {
             on: r.texts("on").iter().filter_map(|on| WebhookOccasion::find(on)).collect(),
             timeout: r.time("timeout"),
             secret_file: r.path_if("secret_file"),
+            kind: choice(r, "kind", WebhookKind::find),
+            token_file: r.path_if("token_file"),
         }
     }
 }

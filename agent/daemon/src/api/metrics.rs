@@ -85,6 +85,8 @@ impl Metrics {
         out.single("zagent_drift_states", "gauge", help, status.drift);
         let help = "States of the last run that ask for something that audit mode does not apply.";
         out.single("zagent_pending_states", "gauge", help, status.pending);
+        let help = "Things that earlier revisions managed and the current states do not.";
+        out.single("zagent_orphans", "gauge", help, status.orphans);
         let help = "1 while runs check and report, and change nothing.";
         out.single("zagent_audit_mode", "gauge", help, u8::from(status.audit));
         let mut runs = out.family("zagent_runs_total", "counter", "Runs since the agent started, by result.");

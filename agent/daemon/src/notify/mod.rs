@@ -9,7 +9,8 @@
 )]
 
 pub mod audit;
-pub mod event;
+pub(crate) mod commit_status;
+mod event;
 pub(crate) mod webhook;
 
 pub(crate) use event::{NotifyEvent, run_occasions};

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use zagent_config::backoff::Backoff;
-use zagent_config::settings::WebhookSettings;
+use zagent_config::settings::{WebhookKind, WebhookSettings};
 
-use super::NotifyEvent;
+use super::{NotifyEvent, commit_status};
 use zagent_config::error_chain;
 use zagent_host::CancelToken;
 use zagent_host::http_request::agent_config;
@@ -123,7 +123,12 @@ pub(crate) fn send_all(
     let mut telling = PendingWebhooks { calls: Vec::new(), failed: Vec::new() };
     let body: Arc<[u8]> = serde_json::to_vec(event).unwrap_or_default().into();
     for webhook in webhooks.iter().filter(|w| event.is_wanted_by(&w.on)) {
-        let (hook, body, word) = (webhook.clone(), Arc::clone(&body), event.event);
+        let (mut hook, mut body, word) = (webhook.clone(), Arc::clone(&body), event.event);
+        if webhook.kind != WebhookKind::Json {
+            let Some(status) = commit_status::body(webhook.kind, event) else { continue };
+            hook.url = commit_status::address(&webhook.url, event);
+            body = serde_json::to_vec(&status).unwrap_or_default().into();
+        }
         let (pace, cancel) = (pace.clone(), Arc::clone(cancel));
         let call = move || {
             let called =
@@ -174,13 +179,14 @@ impl CallFailure {
 impl WebhookCall<'_> {
     fn send_with_retry(&self, pace: &WebhookBackoff) -> Result<(), WebhookError> {
         let until = Instant::now() + pace.total_timeout;
-        let signature = self.signature()?;
+        let (signature, token) = (self.signature()?, self.token()?);
         let mut pauses = pace.delays.iter();
         let mut tries = 0;
         loop {
             tries += 1;
             let left = until.saturating_duration_since(Instant::now());
-            let Err(trouble) = self.send_once(signature.as_deref(), left.min(self.webhook.timeout)) else {
+            let timeout = left.min(self.webhook.timeout);
+            let Err(trouble) = self.send_once(signature.as_deref(), token.as_ref(), timeout) else {
                 return Ok(());
             };
             let pause = pauses.next().filter(|pause| Instant::now() + **pause < until);
@@ -193,12 +199,20 @@ impl WebhookCall<'_> {
         }
     }
 
-    fn send_once(&self, signature: Option<&str>, timeout: Duration) -> Result<(), CallFailure> {
+    fn send_once(
+        &self,
+        signature: Option<&str>,
+        token: Option<&(&'static str, String)>,
+        timeout: Duration,
+    ) -> Result<(), CallFailure> {
         // A signed body goes only to the configured address: redirects are not followed.
         let config = agent_config().timeout_global(Some(timeout)).build();
         let agent = ureq::Agent::new_with_config(config);
         let mut request = agent.post(&self.webhook.url).header("Content-Type", "application/json");
         request = request.header(EVENT_HEADER, self.word);
+        if let Some((name, value)) = token {
+            request = request.header(*name, value.as_str());
+        }
         if let Some(signature) = signature {
             request = request.header(SIGNATURE_HEADER, signature);
         }
@@ -209,10 +223,23 @@ impl WebhookCall<'_> {
 
     fn signature(&self) -> Result<Option<String>, WebhookError> {
         let Some(path) = &self.webhook.secret_file else { return Ok(None) };
-        let failed =
-            |source| WebhookError::Secret { host: url_host(&self.webhook.url), path: path.clone(), source };
-        let secret = read_secret(path).map_err(failed)?;
-        Ok(Some(sign(&secret, self.body)))
+        Ok(Some(sign(&self.secret(path)?, self.body)))
+    }
+
+    /// The header with the token of a commit status.
+    fn token(&self) -> Result<Option<(&'static str, String)>, WebhookError> {
+        let Some(path) = &self.webhook.token_file else { return Ok(None) };
+        let token = String::from_utf8_lossy(&self.secret(path)?).trim().to_owned();
+        Ok(Some(commit_status::token_header(self.webhook.kind, &token)))
+    }
+
+    fn secret(&self, path: &Path) -> Result<Vec<u8>, WebhookError> {
+        let host = || url_host(&self.webhook.url);
+        read_secret(path).map_err(|source| WebhookError::Secret {
+            host: host(),
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 

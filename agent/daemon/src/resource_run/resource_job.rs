@@ -107,6 +107,8 @@ impl NodeContext {
             settings,
             machine,
             revision: self.revision.clone(),
+            source: String::new(),
+            is_own_node: false,
         };
         Ok(ResourceJob { job, host })
     }

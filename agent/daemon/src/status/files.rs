@@ -63,6 +63,7 @@ pub fn read_offline(
         node: settings.id.to_string(),
         now,
         audit: settings.run.mode == settings::ApplyMode::Audit,
+        orphans: zagent_run::orphan_count(&paths),
         memory: gaps
             .or_default(json_file::read(&paths.memory()), JsonFileError::is_permission)
             .unwrap_or_default(),

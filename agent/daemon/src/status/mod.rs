@@ -58,6 +58,9 @@ pub struct AgentStatus {
     /// In audit mode: states that ask for something that is not applied.
     #[serde(default)]
     pub pending: usize,
+    /// Things that earlier revisions managed and the current states do not.
+    #[serde(default)]
+    pub orphans: usize,
     /// Upcoming events.
     pub next: UpcomingEvents,
     /// Active pause.
@@ -302,6 +305,8 @@ pub struct StatusInputs {
     pub unread: Vec<String>,
     /// The newest run, when its process was killed.
     pub killed: Option<LastRun>,
+    /// Things that no state manages any more.
+    pub orphans: usize,
 }
 
 impl AgentStatus {
@@ -336,6 +341,7 @@ impl AgentStatus {
             drift: memory.drift,
             audit: inputs.audit,
             pending: memory.pending,
+            orphans: inputs.orphans,
             next: inputs.next,
             paused: inputs.paused.filter(|p| p.until.is_none_or(|until| until > now)),
             pinned: inputs.pinned,

@@ -76,6 +76,11 @@ pub fn has_gid(machine: &Machine, gid: i64) -> Result<bool, FunctionError> {
         .map_err(|e| FunctionError::failed(format!("cannot look the gid {gid} up: {e}")))
 }
 
+/// A user of the file whose own group has this number.
+pub fn primary_user(machine: &Machine, gid: i64) -> Result<Option<String>, FunctionError> {
+    Ok(read_passwd(machine)?.into_iter().find(|user| user.gid == gid).map(|user| user.name))
+}
+
 /// The password of a user; nothing when it has no line.
 pub fn find_shadow(machine: &Machine, name: &str) -> Result<Option<ShadowEntry>, FunctionError> {
     let text = machine.read("/etc/shadow")?.unwrap_or_default();

@@ -5,6 +5,7 @@
 //! `a_revert_restores_everything_and_a_revert_of_it_does_it_again`, `whatever_a_run_did_is_undone`).
 
 pub mod capture;
+pub(crate) mod created;
 pub mod frame;
 pub mod journal;
 pub(crate) mod journal_reader;
@@ -18,6 +19,7 @@ pub mod revert;
 #[cfg(test)]
 pub mod tests;
 
+pub use created::{CreatedEntry, created_entries};
 pub(crate) use journal::ChangeDraft;
 pub(crate) use journal::JournalOffset;
 pub use journal::UndoJournal;

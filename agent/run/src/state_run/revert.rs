@@ -57,7 +57,7 @@ impl StateRun<'_> {
         let other = |tag: &str, data: &serde_json::Value, run_fs: &dyn RunFs| {
             let cache = self.paths.downloads();
             let (fs, shared) = (run_fs.state_fs(tag), RunShared::default());
-            let ctx = self.revert_ctx(tag, run_fs, &*fs, &shared, &cache);
+            let ctx = self.side_ctx(tag, run_fs, &*fs, &shared, &cache);
             undo_note(data, &ctx, &mut returns.borrow_mut(), self.order.force)
         };
         let retries = notes.retries();
@@ -97,8 +97,8 @@ impl StateRun<'_> {
         Ok((states, found.run.clone()))
     }
 
-    /// What a revert may use.
-    fn revert_ctx<'s>(
+    /// What a step beside the states of the plan may use: a revert, or the removal of an orphan.
+    pub(super) fn side_ctx<'s>(
         &'s self,
         tag: &'s str,
         run_fs: &'s dyn RunFs,

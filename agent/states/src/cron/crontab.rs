@@ -302,6 +302,12 @@ fn resolve_times(wanted: &[String], is: &[String], seed: &str) -> Vec<String> {
     wanted.iter().enumerate().map(pick).collect()
 }
 
+/// The lines of one job in the text of a crontab; nothing when it has no such job.
+pub(crate) fn job_text(text: &str, cmd: &str, identifier: Option<&str>) -> String {
+    let crontab = Crontab::parse(text);
+    crontab.jobs.iter().find(|job| job.matches(cmd, identifier)).map(CronJob::render).unwrap_or_default()
+}
+
 /// The crontab of a user; nothing when there is none.
 pub(crate) fn read_crontab(tools: &Tools<'_>, user: &str) -> Result<Option<String>, FunctionError> {
     if tools.which("crontab").is_none() {

@@ -44,7 +44,14 @@ fn server(answers: &'static [&'static str]) -> (SocketAddr, Receiver<Request>) {
 
 fn hook(address: SocketAddr, on: &[WebhookOccasion]) -> WebhookSettings {
     let url = format!("http://bot:s3cret@{address}/hooks/t0ken");
-    WebhookSettings { url, on: on.to_vec(), timeout: Duration::from_secs(20), secret_file: None }
+    WebhookSettings {
+        url,
+        on: on.to_vec(),
+        timeout: Duration::from_secs(20),
+        secret_file: None,
+        kind: WebhookKind::Json,
+        token_file: None,
+    }
 }
 
 fn event() -> NotifyEvent {
@@ -154,4 +161,48 @@ fn without_its_secret_a_webhook_is_not_called() {
         assert!(said.contains("was not called: cannot read its secret"), "{said}");
     }
     assert!(listener.accept().is_err(), "nobody called");
+}
+
+#[test]
+fn a_commit_gets_a_status_on_its_forge() {
+    let commit = "3f2a1b9c0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6";
+    let token = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(token.path(), "T0ken\n").unwrap();
+    for (kind, path, header, key, word) in [
+        (
+            WebhookKind::GithubStatus,
+            "/repos/a/b/statuses/",
+            "authorization: bearer t0ken",
+            "context",
+            "failure",
+        ),
+        (WebhookKind::GitlabStatus, "/api/v4/projects/7/statuses/", "private-token: t0ken", "name", "failed"),
+    ] {
+        let (address, requests) = server(&["201 Created"]);
+        let webhook = WebhookSettings {
+            url: format!("http://{address}{path}{{revision}}"),
+            kind,
+            token_file: Some(token.path().into()),
+            ..hook(address, &[WebhookOccasion::Always])
+        };
+        let send = |revision: &str, success: bool| {
+            let run = zagent_run::samples::failed();
+            let run = zagent_run::RunReport { revision: revision.into(), canceled: !success, ..run };
+            let event = NotifyEvent::from_run(&run, &[WebhookOccasion::Failure], None);
+            send_all(std::slice::from_ref(&webhook), &event, &pace(1), &Arc::new(CancelToken::new())).join()
+        };
+        // What is no commit has no status: nothing is sent, and the one answer of the server is left for the next.
+        assert!(send("/srv/states", false).is_empty());
+        assert!(send(commit, false).is_empty());
+        let (headers, body) = requests.recv().unwrap();
+        assert_eq!(headers[0], format!("post {path}{commit} http/1.1"));
+        assert!(headers.contains(&header.to_owned()), "{headers:?}");
+        let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (json["state"].as_str(), json[key].as_str()),
+            (Some(word), Some("zagent/web-01")),
+            "{json:#}"
+        );
+        assert!(json["description"].as_str().is_some_and(|text| text.contains("failed")), "{json:#}");
+    }
 }
