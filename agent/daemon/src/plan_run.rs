@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a run starts at the current time")]
 
+mod orphans;
+
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
@@ -11,7 +13,7 @@ use zagent_compiler::{
 };
 use zagent_config::mask::Secret;
 use zagent_config::paths::Paths;
-use zagent_config::settings::{ApplyMode, PRUNABLE_KINDS, RunSchedule};
+use zagent_config::settings::{ApplyMode, RunSchedule};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, SecretMask, Value};
 
@@ -30,9 +32,10 @@ use zagent_host::timezone::local_zone;
 use zagent_host::undo::UndoableRun;
 use zagent_run::history::{self, History};
 use zagent_run::{
-    GlobalConditions, LockError, ManagedScope, ManagingNode, NoProgress, Orphan, PruneOptions, RunMode,
-    RunOptions, RunProgress, RunReport, RunTrigger, SignalWatcher, StateOutcome, StateRun, StateRunError,
+    GlobalConditions, LockError, ManagingNode, NoProgress, RunMode, RunOptions, RunProgress, RunReport,
+    RunTrigger, SignalWatcher, StateOutcome, StateRun, StateRunError,
 };
+use zagent_states::RenderTemplate;
 use zagent_states::file_tree::CachedFiles;
 use zagent_states::functions;
 
@@ -258,66 +261,6 @@ impl PlanRun<'_> {
                 messages.warn(&format!("this run is not in the history: {why}"));
             }
         }
-    }
-
-    /// What earlier revisions managed on this node and the plan does not.
-    ///
-    /// # Errors
-    /// Fails when the record of what is managed cannot be read.
-    pub fn orphans(&self) -> Result<Vec<Orphan>, AgentError> {
-        let place = RunPlace::node(self.job.run_mask(self.planned));
-        let host = FullTemplateHost::new(&self.job.inputs, &self.planned.pillar);
-        let conditions =
-            GlobalConditions::evaluate(&self.job.inputs.options.opts, &host).map_err(AgentError::failed)?;
-        let (paths, files) = (self.job.settings.paths(), CachedFiles::new(&*self.job.states));
-        let templates = ManagedTemplates::new(self.job, self.planned);
-        let parts = RunParts {
-            paths: &paths,
-            files: &files,
-            host: &host,
-            templates: &templates,
-            conditions: &conditions,
-            progress: &NoProgress,
-        };
-        self.state_run(parts, &place).orphans().map_err(|error| to_agent_error(&error))
-    }
-
-    /// What this run remembers of the things it manages, and which orphans it removes.
-    fn managed_scope(&self, place: &RunPlace<'_>) -> Option<ManagedScope> {
-        if place.manager.is_some() || self.order.revert.is_some() {
-            return None;
-        }
-        let (job, settings) = (self.job, &self.job.settings.run.prune);
-        let is_whole = job.want == CompileTarget::Highstate && job.is_own_node;
-        let prune = match &self.order.prune {
-            Some(flags) => PruneOptions {
-                kinds: if flags.kinds.is_empty() { settings.types.clone() } else { flags.kinds.clone() },
-                max: flags.max.unwrap_or(settings.max),
-                found: flags.found,
-            },
-            // Another tree than the one that the node follows removes nothing unasked.
-            None if job.source.is_empty() && is_whole => {
-                PruneOptions { kinds: settings.types.clone(), max: settings.max, found: false }
-            }
-            None => PruneOptions::default(),
-        };
-        Some(ManagedScope { source: job.source.clone(), is_whole, prune })
-    }
-
-    /// Refuses `--prune` where it cannot mean anything.
-    fn reject_prune_misuse(&self) -> Result<(), AgentError> {
-        let Some(flags) = &self.order.prune else { return Ok(()) };
-        if self.job.want != CompileTarget::Highstate || !self.job.is_own_node {
-            return Err(AgentError::usage_hint(
-                "`--prune` compares all states of this node with the runs before",
-                "omit `--sls`, `--id`, `--grains`, `--node` and `--pillar-data`",
-            ));
-        }
-        if flags.kinds.is_empty() && self.job.settings.run.prune.types.is_empty() {
-            let hint = format!("name them: `--prune={}`; or set `run.prune.types`", PRUNABLE_KINDS.join(","));
-            return Err(AgentError::usage_hint("`--prune` needs the types to remove", hint));
-        }
-        Ok(())
     }
 
     /// Applies the plan to the host, or predicts the changes.
