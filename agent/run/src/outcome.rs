@@ -425,7 +425,9 @@ impl StateOutcome {
     /// The same outcome as one of a resource: its id and name are prefixed in its key, module and function are not.
     #[must_use]
     pub fn for_resource(mut self, resource: &str) -> Self {
-        let mut parts = self.tag.splitn(4, TAG_SEPARATOR);
+        // What is about the resource as a whole has no other key.
+        let own = if self.resource.is_some() { "" } else { self.tag.as_str() };
+        let mut parts = own.splitn(4, TAG_SEPARATOR);
         self.tag = match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some(state), Some(id), Some(name), Some(fun)) => {
                 [state, &format!("{resource} {id}"), &format!("{resource} {name}"), fun].join(TAG_SEPARATOR)

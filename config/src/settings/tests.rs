@@ -98,7 +98,7 @@ driver: true
 listen: 127.0.0.1:9470
 webhooks: [{url: https://hooks.example.org/x, on: [failure, recovery]}]
 resources_key: others
-resources: {target: '* and not T@dummy', pillar: node, jobs: 3, timeout: 1m, max_output: 1M}
+resources: {target: '* and not T@dummy', pillar: node, jobs: 3, timeout: 1m, max_output: 1M, binaries: /srv/zagent}
 ";
 
 #[test]
@@ -129,7 +129,8 @@ fn every_key_is_read() {
         .map(|e| format!("{}: {}  # {}", e.key, serde_json::to_string(&e.value).unwrap(), e.origin))
         .collect();
     assert_eq!((s.resources.pillar, s.resources.jobs), (ResourcePillar::Node, 3));
-    assert_eq!(said, 46, "{shown:#?}");
+    assert_eq!(s.resources.binaries.as_deref(), Some(std::path::Path::new("/srv/zagent")));
+    assert_eq!(said, 47, "{shown:#?}");
     assert!(shown.iter().any(|l| l == r#"schedule.nightly: {"cron":"0 3 * * *","splay":"5m","maxrunning":1,"catch_up":true,"sls":["backup"],"test":true,"target":"T@ssh"}  # zagent.yaml:33"#), "{shown:#?}");
     assert!(!shown.join("\n").contains("s3cret"));
 }

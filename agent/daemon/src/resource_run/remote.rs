@@ -71,6 +71,7 @@ impl RemoteRun<'_> {
             Err(words) => {
                 let start = states.last().map_or_else(Default::default, |last| last.start + last.duration);
                 let id = &self.own.job.node;
+                let words = format!("the run is not complete: {words}");
                 states.push(StateOutcome::resource_failed(id, &words, start, self.mask));
                 Ok(states)
             }

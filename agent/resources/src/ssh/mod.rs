@@ -10,6 +10,7 @@ mod bootstrap;
 pub mod command;
 pub mod package;
 pub mod protocol;
+mod served_files;
 pub mod session;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use zagent_host::{CancelToken, Machine};
 use self::binary::AgentBinaries;
 use self::package::RunPackage;
 use self::protocol::{AgentReply, AgentRequest, FailureKind};
+use self::served_files::ServedFiles;
 use self::session::{Session, SessionError, SessionLimits, wait_for};
 
 /// How many files of the states one run may ask for beside those of its package.
@@ -188,7 +190,7 @@ impl SshLink {
             let wait = wait_for(time.saturating_add(REPORT_TIME), Some(cancel));
             let package_text = BASE64_STANDARD.encode(package.to_bytes());
             session.ask(&AgentRequest::Run { package: package_text }, wait)?;
-            let (mut read, mut reads) = (0, 0);
+            let (mut read, mut reads, mut served) = (0, 0, None);
             loop {
                 match session.reply(&mut read, wait)? {
                     AgentReply::Started { tag } => on_event(LinkEvent::Started(tag)),
@@ -205,7 +207,8 @@ impl SshLink {
                                 "it asks for more than {MAX_READS} files"
                             )));
                         }
-                        session.ask(&read_file(files, &env, &path), wait)?;
+                        let served = served.get_or_insert_with(|| ServedFiles::new(&package.files, files));
+                        session.ask(&served.answer(&env, &path), wait)?;
                     }
                     _ => return Err(LinkError::Broken("its answer does not belong to a run".into())),
                 }
@@ -272,16 +275,6 @@ fn needed_files(
         Ok(BASE64_STANDARD.encode(&content))
     };
     Ok(AgentRequest::Files { contents: digests.iter().map(content).collect::<Result<_, LinkError>>()? })
-}
-
-/// A file of the states that a template imports.
-fn read_file(files: &dyn FileTree, env: &str, path: &str) -> AgentRequest {
-    match files.read(env, path) {
-        Ok(content) => {
-            AgentRequest::File { content: content.map(|bytes| BASE64_STANDARD.encode(&bytes)), error: None }
-        }
-        Err(error) => AgentRequest::File { content: None, error: Some(error) },
-    }
 }
 
 #[cfg(test)]

@@ -85,8 +85,7 @@ fn states_run_on_an_ssh_resource_and_are_reverted_there() {
     assert_eq!(fs::metadata(site.thin("web-02")).unwrap().permissions().mode() & 0o777, 0o700);
 
     // What the first run did is undone on the host.
-    let runs = site.json(&["history"]).json();
-    let run = runs.as_array().unwrap().last().unwrap()["run"].as_str().unwrap().to_owned();
+    let run = site.runs().into_iter().next().expect("the first run");
     let reverted = site.json(&["run", "--revert", &run, "-r", "--target", "web-02"]);
     assert_eq!(reverted.code, 0, "{reverted:?}");
     assert!(!base.join("motd").exists() && !base.join("tree/a").exists(), "{reverted:?}");

@@ -192,11 +192,25 @@ impl Site {
             "pillar/resources.sls",
             &format!("{}\nresources:\n  ssh:\n    hosts:\n{}", self.pillar, self.hosts),
         );
+        let mut command = self.node_command(args);
+        command.arg("--pillar").arg(self.path("pillar")).arg("--states").arg(self.path("states"));
+        command
+    }
+
+    fn node_command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zagent"));
         command.args(args).arg("--config").arg(self.path("node.yaml"));
-        command.arg("--pillar").arg(self.path("pillar")).arg("--states").arg(self.path("states"));
         command.current_dir(self.dir.path()).stdin(Stdio::null());
         command
+    }
+
+    /// The runs in the history of the node, oldest first.
+    pub(super) fn runs(&self) -> Vec<String> {
+        let listed = said(self.node_command(&["history", "--out", "json"]).output().unwrap()).json();
+        let mut runs: Vec<String> =
+            listed.as_array().unwrap().iter().map(|run| run["run"].as_str().unwrap().to_owned()).collect();
+        runs.sort();
+        runs
     }
 
     /// Starts the program on the node.
