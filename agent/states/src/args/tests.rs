@@ -18,7 +18,7 @@ fn what_cannot_be_asked_for_is_refused() {
         ("host.present", r#"{"ip": "10.0.0"}"#, "Invalid IP Address for nobody-such (10.0.0)"),
         ("cron.present", r#"{"minute": "1 2"}"#, "a job of a crontab is one line"),
         ("ssh_known_hosts.present", r#"{"key": "AAAA"}"#, "Required argument"),
-        ("ssh_auth.present", r#"{"user": "nobody-such"}"#, "User 'nobody-such' does not exist"),
+        ("ssh_auth.present", r#"{"user": "nobody-such"}"#, "Is the home directory available"),
         ("at.present", r#"{"timespec": "now", "unique_tag": true}"#, "no tag provided"),
     ] {
         let said = apply_chunk(&chunk(function, "nobody-such", args), &test_bed.scene());

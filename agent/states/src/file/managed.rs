@@ -84,6 +84,13 @@ impl FileManaged {
 
     fn with_content(args: &ChunkArgs<'_>, desired: DesiredContent) -> Result<Self, StateError> {
         reject_unsupported(args, &["selinux"])?;
+        let is_asked = |key: &&&str| args.get(key).is_some_and(Value::is_truthy);
+        if desired.sources().is_none()
+            && let Some(key) = ["signature", "source_hash_sig"].iter().find(is_asked)
+        {
+            let words = format!("`{key}` is the signature of a source, and there is none: add `source`");
+            return Err(StateError::new(words));
+        }
         let keep_mode =
             args.get("mode").and_then(Value::as_str).is_some_and(|m| m.eq_ignore_ascii_case("keep"));
         if keep_mode && desired.is_specified() && desired.sources().is_none() {

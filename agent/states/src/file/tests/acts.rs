@@ -214,13 +214,15 @@ fn cleaning_spares_what_other_states_answer_for() {
 #[test]
 fn what_is_not_done_here_is_said() {
     let test_bed = StateTestBed::for_files();
-    for (key, value) in
-        [("selinux", json!({"seuser": "u"})), ("signature", json!(true)), ("source_hash_sig", json!("x.asc"))]
-    {
+    for (key, value, words) in [
+        ("selinux", json!({"seuser": "u"}), "is not supported by file.managed here"),
+        ("signature", json!(true), "is the signature of a source, and there is none: add `source`"),
+        ("source_hash_sig", json!("x.asc"), "is the signature of a source, and there is none: add `source`"),
+    ] {
         let mut args = json!({"name": "$D/f", "contents": "x"});
         args[key] = value;
         let answer = test_bed.run_chunk(&test_bed.chunk("managed", &args));
-        assert_eq!(answer.comment, format!("`{key}` is not supported by file.managed here"));
+        assert_eq!(answer.comment, format!("`{key}` {words}"));
         assert_eq!(test_bed.leftover_entries(), BTreeMap::new());
     }
     let foreign =

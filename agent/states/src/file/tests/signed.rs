@@ -18,7 +18,7 @@ impl SignersHome {
 
     fn gpg(&self, args: &[&str]) -> String {
         let first = ["--homedir", &self.0, "--batch", "--quiet", "--no-tty", "--pinentry-mode", "loopback"];
-        run("gpg", &[&first, &["--passphrase", ""], args].concat())
+        run("gpg", &[&first[..], &["--passphrase", ""], args].concat())
     }
 
     fn fingerprint(&self, user: &str) -> String {
