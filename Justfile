@@ -60,8 +60,20 @@ deps:
 advisories:
     cargo deny check advisories
 
+# The shipped program beside `floor`, `phys` and installed peers; writes docs/src/performance.md and its plot. `just dist` first.
+bench rounds='9' program='target/dist/zagent': bench-program
+    target/bench/release/zagent-bench run {{ program }} {{ rounds }} docs/src/performance.md
+
+# The same ratios against their limits; writes nothing.
+bench-check rounds='5' program='target/dist/zagent': bench-program
+    target/bench/release/zagent-bench check {{ program }} {{ rounds }}
+
+[private]
+bench-program:
+    cargo build --release --locked --manifest-path tests/bench/Cargo.toml --target-dir target/bench
+
 # CPU time of compiling 5000 and 50 000 states.
-bench:
+bench-compile:
     cargo test --release -p zagent-tests --test it -- speed:: --nocapture
 
 # The program that we ship, for the C library of this machine; about ten minutes.

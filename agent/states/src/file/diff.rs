@@ -119,6 +119,9 @@ fn lines(content: &[u8]) -> Vec<Cow<'_, str>> {
 
 /// What turns one into the other: as Python's `difflib` finds it, or in some other way when that would take too long.
 fn opcodes(old: &[Cow<'_, str>], new: &[Cow<'_, str>]) -> Vec<Opcode> {
+    if old.is_empty() && !new.is_empty() {
+        return vec![Opcode { old: 0..0, new: 0..new.len(), is_equal: false }];
+    }
     if let Some(found) = sequence_matcher::opcodes(old, new) {
         return found;
     }

@@ -5,6 +5,7 @@
 pub mod apply;
 pub mod check;
 
+use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub(crate) struct FileManaged {
     ignore: IgnoredDifferences,
     /// What the last look made, for the act that follows it.
     rendered: Option<Option<RenderedContent>>,
+    /// The difference that the last look showed of a new file.
+    new_diff: RefCell<Option<String>>,
 }
 
 /// How things stand with the file.
@@ -119,6 +122,7 @@ impl FileManaged {
             check_cmd: CheckCmd::read(args)?,
             ignore: IgnoredDifferences::read(args)?,
             rendered: None,
+            new_diff: RefCell::default(),
         })
     }
 
@@ -150,6 +154,7 @@ impl FileManaged {
             check_cmd: None,
             ignore: IgnoredDifferences::default(),
             rendered: None,
+            new_diff: RefCell::default(),
         })
     }
 
@@ -266,7 +271,7 @@ pub(crate) struct TreeMode {
 
 impl State for FileManaged {
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.rendered = None;
+        (self.rendered, self.new_diff) = (None, RefCell::default());
         let now = self.current_status(ctx, false)?;
         let checked = match &now {
             ManagedStatus::NotCreated => {

@@ -6,7 +6,6 @@ use zagent_config::Map;
 
 use super::FileManaged;
 use crate::file::desired_content::RenderedContent;
-use crate::file::diff::new_content_diff;
 use crate::file::perms::octal_mode;
 use crate::file::{backup, parents};
 use crate::{ApplyResult, StateCtx, StateError};
@@ -118,7 +117,7 @@ impl FileManaged {
         if self.new_file_diff {
             changes = self.content_changes(b"", bytes).0;
         }
-        let shown = if self.show_changes { new_content_diff(bytes) } else { String::new() };
+        let shown = self.new_diff.take().unwrap_or_else(|| self.shown_as_new(bytes));
         ApplyResult::new(format!("File {path} updated"), changes).with_diff(shown)
     }
 

@@ -92,8 +92,14 @@ impl FileManaged {
         if changes.is_empty() {
             changes.insert("newfile", self.path.to_string_lossy().into_owned());
         }
-        let shown = if self.show_changes { new_content_diff(bytes) } else { String::new() };
+        let shown = self.shown_as_new(bytes);
+        self.new_diff.replace(Some(shown.clone()));
         CheckResult::drifted(self.predicted_comment(), changes).with_diff(shown)
+    }
+
+    /// What people see of a new file.
+    pub(crate) fn shown_as_new(&self, bytes: &[u8]) -> String {
+        if self.show_changes { new_content_diff(bytes) } else { String::new() }
     }
 
     /// The difference to what a link leads to.
