@@ -19,11 +19,12 @@ use zagent_cache::testing::{EntryKind, ScratchRepo};
 /// The arguments of the child: the root, the repository, and the commits in order.
 const CHILD: &str = "CRASH_CHILD";
 /// Every operation during which a process can die.
-const POINTS: [&str; 18] = [
+const POINTS: [&str; 19] = [
     "disk::dir",
     "disk::file",
     "disk::write",
     "disk::link",
+    "disk::hardlink",
     "disk::sync",
     "disk::rename",
     "stage::file",
@@ -48,6 +49,9 @@ fn history(scratch: &mut ScratchRepo, count: usize) -> Vec<String> {
         let names: Vec<String> = (0..20).map(|f| format!("states/d{}/f{f}.sls", f % 4)).collect();
         let mut files: Vec<_> = names.iter().map(|name| file(name, &text)).collect();
         files.push(("states/alias", EntryKind::Link, "d1"));
+        // Shared by all generations.
+        let same: Vec<String> = (0..5).map(|f| format!("states/d{f}/same.sls")).collect();
+        files.extend(same.iter().map(|name| file(name, "same\n")));
         commits.push(scratch.commit_at(&files, u32::try_from(n).unwrap()));
     }
     commits
