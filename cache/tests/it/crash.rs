@@ -159,7 +159,12 @@ fn a_kill_at_random_points_leaves_a_complete_generation() {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let turns = usize::try_from(dice.below(8)).unwrap();
         let begins = lines.by_ref().filter(|line| line.contains("begin ")).nth(turns).unwrap();
-        std::thread::sleep(Duration::from_micros(dice.below(12_000)));
+        // On a busy machine nothing is published in this time: some are killed right after that.
+        if n % 3 == 0 {
+            assert!(lines.by_ref().any(|line| line.contains("taken ")));
+        } else {
+            std::thread::sleep(Duration::from_micros(dice.below(12_000)));
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         // The output between the drawn turn and the end.
