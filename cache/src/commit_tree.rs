@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use gix::ObjectId;
 use jiff::Timestamp;
@@ -31,7 +32,10 @@ pub struct CommitTree {
     commit: CommitObject,
     listing: TreeListing<TreeBlob>,
     submodules: Vec<String>,
-    files: BTreeMap<String, TreeBlob>,
+    /// Where the listed paths begin.
+    prefix: String,
+    /// The listed files; without symlinks they are found when one is asked for.
+    files: OnceLock<BTreeMap<String, TreeBlob>>,
     /// The store whose packs hold everything: its files are read piece by piece.
     store: Option<PathBuf>,
 }
@@ -73,9 +77,12 @@ impl CommitTree {
         walk.walk_dir(root, "", 0)?;
         let CommitWalk { listing, submodules, .. } = walk;
         listing.check_links()?;
-        let files =
-            listing.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).into_map();
-        Ok(Self { repo: repo.clone(), commit, listing, submodules, files, store: None })
+        let (files, prefix) = (OnceLock::new(), prefix.to_owned());
+        if listing.has_links() {
+            let found = listing.files_below(&prefix)?.into_iter();
+            let _first = files.set(found.map(|(path, (_, blob))| (path, *blob)).into_map());
+        }
+        Ok(Self { repo: repo.clone(), commit, listing, submodules, prefix, files, store: None })
     }
 
     /// The same, from the packs of the store in this directory.
@@ -113,21 +120,28 @@ impl CommitTree {
         &self.submodules
     }
 
+    fn files(&self) -> &BTreeMap<String, TreeBlob> {
+        self.files.get_or_init(|| {
+            let found = self.listing.plain_files_below(&self.prefix).into_iter();
+            found.map(|(path, (_, blob))| (path, *blob)).into_map()
+        })
+    }
+
     /// Every file, sorted by path.
     pub fn list(&self) -> impl Iterator<Item = &str> {
-        self.files.keys().map(String::as_str)
+        self.files().keys().map(String::as_str)
     }
 
     /// True when a file with that path exists.
     #[must_use]
     pub fn contains(&self, path: &str) -> bool {
-        self.files.contains_key(path)
+        self.files().contains_key(path)
     }
 
     /// The id of a file's content: equal ids mean equal bytes.
     #[must_use]
     pub fn blob_id(&self, path: &str) -> Option<String> {
-        self.files.get(path).map(|blob| blob.id.to_string())
+        self.files().get(path).map(|blob| blob.id.to_string())
     }
 
     /// The bytes of a file; `None` when the path does not exist.
@@ -135,7 +149,7 @@ impl CommitTree {
     /// # Errors
     /// Fails when the object is missing, damaged or too large.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, RepositoryError> {
-        let Some(file) = self.files.get(path) else {
+        let Some(file) = self.files().get(path) else {
             return Ok(None);
         };
         let limit = self.listing.limits().bytes;

@@ -168,7 +168,7 @@ impl ObjectStore {
         let mut seen = HashSet::new();
         let mut packs = self.packs()?;
         while let Some((id, kind)) = todo.pop() {
-            if !seen.insert(id) {
+            if (deadline.is_some() || kind != Kind::Blob) && !seen.insert(id) {
                 continue;
             }
             if deadline.is_some_and(|deadline| deadline.remaining().is_none()) {

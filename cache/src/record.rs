@@ -17,6 +17,9 @@ use crate::trust::Signer;
 /// The version of the format.
 pub(crate) const SCHEMA: u32 = 1;
 
+/// Bytes of the list of files that are hashed at once.
+const HASHED_AT_ONCE: usize = 32 << 10;
+
 const FILE_TYPE_MASK: u32 = 0o170_000;
 const LINK: u32 = 0o120_000;
 
@@ -138,11 +141,15 @@ impl GenerationRecord {
 
 /// The digest of a list of files: equal digests mean equal trees.
 pub(crate) fn content_digest(dirs: &[String], files: &BTreeMap<String, FileRecord>) -> String {
-    let mut hasher = blake3::Hasher::new();
+    let (mut hasher, mut text) = (blake3::Hasher::new(), Vec::with_capacity(HASHED_AT_ONCE));
     let mut line = |kind: &str, path: &str, digest: &str| {
         for part in [kind, path, digest] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
+            text.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            text.extend_from_slice(part.as_bytes());
+        }
+        if text.len() >= HASHED_AT_ONCE {
+            hasher.update(&text);
+            text.clear();
         }
     };
     for dir in dirs {
@@ -156,5 +163,6 @@ pub(crate) fn content_digest(dirs: &[String], files: &BTreeMap<String, FileRecor
         };
         line(kind, path, &file_record.blake3);
     }
+    hasher.update(&text);
     hasher.finalize().to_hex().to_string()
 }

@@ -176,7 +176,7 @@ impl Cache {
             &place.path().join(TREE),
             tree.listing(),
             current.as_ref(),
-            &|file| WantedFile { executable: file.executable, blob: Some(file.id.to_string()) },
+            &|file| WantedFile { executable: file.executable, blob: Some(file.id) },
             &mut |path, file, sink| copy(path, file, sink).map_err(CacheError::from),
         )?;
         let staged = StagedTree {

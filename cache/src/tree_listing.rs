@@ -82,6 +82,11 @@ impl<F> TreeListing<F> {
         self.nodes.iter().map(|(path, node)| (path.as_str(), node))
     }
 
+    /// True when there is a symlink.
+    pub(crate) const fn has_links(&self) -> bool {
+        self.has_links
+    }
+
     /// Adds an entry.
     pub(crate) fn add(&mut self, path: String, node: ListingEntry<F>) -> Result<(), RepositoryError> {
         let count = if matches!(node, ListingEntry::Dir) { &mut self.dirs } else { &mut self.files };
@@ -161,7 +166,7 @@ impl<F> TreeListing<F> {
     }
 
     /// The same when there are no symlinks: every path is where it seems to be.
-    fn plain_files_below(&self, prefix: &str) -> BTreeMap<String, (String, &F)> {
+    pub(crate) fn plain_files_below(&self, prefix: &str) -> BTreeMap<String, (String, &F)> {
         let below = self.nodes.iter().filter_map(|(path, node)| match (path.strip_prefix(prefix), node) {
             (Some(rest), ListingEntry::File(file)) if prefix.is_empty() => Some((rest, (path, file))),
             (Some(rest), ListingEntry::File(file)) => Some((rest.strip_prefix('/')?, (path, file))),

@@ -16,8 +16,16 @@ use site::{CacheSite, file};
 use zagent_cache::CacheError;
 use zagent_cache::testing::{EntryKind, ScratchRepo};
 
-const POINTS: [&str; 7] =
-    ["disk::dir", "disk::file", "disk::write", "disk::link", "disk::sync", "disk::rename", "prune::one"];
+const POINTS: [&str; 8] = [
+    "disk::dir",
+    "disk::file",
+    "disk::write",
+    "disk::link",
+    "disk::hardlink",
+    "disk::sync",
+    "disk::rename",
+    "prune::one",
+];
 /// The arguments of the child: the directory with little space, the repository, and two commits.
 const CHILD: &str = "FULL_CHILD";
 
@@ -30,6 +38,7 @@ fn history(scratch: &mut ScratchRepo) -> Vec<String> {
             let names: Vec<String> = (0..12).map(|f| format!("d{}/f{f}", f % 3)).collect();
             let mut files: Vec<_> = names.iter().map(|name| file(name, &text)).collect();
             files.push(("link", EntryKind::Link, "d1/f1"));
+            files.push(file("d1/same", "same"));
             scratch.commit_at(&files, n as u32)
         })
         .collect()

@@ -19,7 +19,7 @@ use zagent_cache::source::{
 };
 use zagent_cache::{
     Ancestry, Cache, CacheError, CommitTrust, DIR_PREFIX, Generation, GenerationRecord, ManifestAudience,
-    ObjectStore, Refusal, SignedCommit, StagedRevision, VerifiedTree, VerifyContext,
+    ObjectStore, Refusal, RepositoryError, SignedCommit, StagedRevision, VerifiedTree, VerifyContext,
 };
 use zagent_config::ids::Revision;
 use zagent_config::settings::{RemoteSettings, Settings, UnsignedRef};
@@ -325,6 +325,12 @@ impl StatesSync<'_> {
         let mut line = ancestry::BranchHistory { remotes: &mut *remotes, store: &store, want, deadline };
         proof.ancestry = self.ancestry(&signed, proof.branch, options, &mut line)?;
         let mut judged = signed.judge(self.cache, proof)?;
+        remotes.fetch(want, &mut judged, &store, Instant::now(), deadline)?;
+        match self.cache.stage_commit(&store, &judged) {
+            // A file that was fetched earlier. The next fetch finds it, and replaces the store.
+            Err(CacheError::Repository(RepositoryError::Damaged { .. })) => {}
+            staged => return Ok(staged?),
+        }
         remotes.fetch(want, &mut judged, &store, Instant::now(), deadline)?;
         Ok(self.cache.stage_commit(&store, &judged)?)
     }

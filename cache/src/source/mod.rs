@@ -24,6 +24,7 @@ mod http_agent;
 mod http_errors;
 mod http_remote;
 mod http_transport;
+mod local_refs;
 mod pkt_line;
 mod poll;
 mod push;

@@ -15,7 +15,7 @@ use zagent_config::ids::Revision;
 use super::client::GitSession;
 use super::error::{SourceErrorKind, sanitize_line};
 use super::http_remote::{HttpRemote, RemoteRequest};
-use super::{AGENT, Deadline, MAX_REFS, RemoteClient, SourceError, full_ref, pkt_line};
+use super::{AGENT, Deadline, MAX_REFS, RemoteClient, SourceError, full_ref, local_refs, pkt_line};
 
 /// How many branches an error lists.
 const MAX_LISTED: usize = 12;
@@ -119,6 +119,9 @@ impl RemoteClient {
                     }
                 }
             }
+        }
+        if let Some(refs) = self.path().and_then(|path| local_refs::read_refs(path, names)) {
+            return Ok(refs);
         }
         let mut session = self.open_session(deadline)?;
         match catch_panics(|| self.receive_refs(&mut session, names)) {

@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use gix::ObjectId;
 use rustix::fs::{AtFlags, FileType, fstat, linkat};
 use rustix::io::Errno;
 use zagent_config::manifest;
@@ -35,7 +36,7 @@ use std::fs;
 pub(super) struct WantedFile {
     pub(super) executable: bool,
     /// The Git object with its content; without one it is always written.
-    pub(super) blob: Option<String>,
+    pub(super) blob: Option<ObjectId>,
 }
 
 /// Gives the content of a file, piece by piece.
@@ -218,7 +219,7 @@ impl<'w, F> TreeWriter<'w, F> {
         let copy = |sink: BlobSink<'_>| copy(path, file, sink);
         self.written.write_file(&self.root.join(path), path, mode, limits.total, copy)?;
         if let Some(record) = self.written.files.get_mut(path) {
-            record.blob = wanted.blob;
+            record.blob = wanted.blob.map(|blob| blob.to_string());
         }
         Ok(())
     }
@@ -291,8 +292,9 @@ impl<'w> SharedFiles<'w> {
 
 /// True when a file of the current generation has the wanted content and mode.
 fn can_share(path: &str, record: &FileRecord, wanted: &WantedFile) -> bool {
-    wanted.blob.is_some()
-        && record.blob == wanted.blob
+    let known = record.blob.as_ref().and_then(|blob| ObjectId::from_hex(blob.as_bytes()).ok());
+    known.is_some()
+        && known == wanted.blob
         && !record.is_link()
         && record.is_executable() == wanted.executable
         // What they say is read while they are written.

@@ -16,6 +16,7 @@ mod malicious;
 mod power;
 mod replay;
 mod rest;
+mod sharing;
 mod site;
 mod source;
 mod tree;

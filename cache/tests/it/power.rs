@@ -104,8 +104,12 @@ fn plain(points: Vec<String>) -> Vec<String> {
 }
 
 /// The syncs of a publish on a node that has published before.
-const PUBLISH: [&str; 9] = [
-    "below root/cache/generations/N",
+const PUBLISH: [&str; 13] = [
+    "file root/cache/generations/N/tree/states/top.sls",
+    "file root/cache/generations/N/tree/states/web/init.sls",
+    "dir root/cache/generations/N/tree",
+    "dir root/cache/generations/N/tree/states",
+    "dir root/cache/generations/N/tree/states/web",
     "file root/state/floor.new",
     "dir root/state",
     "file root/trust/floor.new",
@@ -153,6 +157,48 @@ fn every_sync_of_the_first_publish_is_needed() {
     points.sort_unstable();
     points.dedup();
     assert_eq!(points, ["dir .", "dir root"]);
+}
+
+#[test]
+fn every_sync_of_a_large_publish_is_needed() {
+    let mut scratch = ScratchRepo::new();
+    let names: Vec<String> = (0..300).map(|n| format!("states/{n}.sls")).collect();
+    let commit = scratch.commit(&names.iter().map(|name| file(name, "same")).collect::<Vec<_>>());
+    let points = check_syncs(
+        || PowerSite::new(&scratch, &[]),
+        |site| site.publish(&scratch, &commit),
+        |site| site.check_published(&commit),
+    );
+    let points = plain(points);
+    assert!(points.contains(&"below root/cache/generations/N".to_owned()), "{points:?}");
+    assert!(!points.iter().any(|point| point.contains("N/tree")), "{points:?}");
+}
+
+/// A site whose next publish begins with the tree of a removed generation.
+fn with_spare(scratch: &ScratchRepo, commits: &[String]) -> (PowerSite, PathBuf) {
+    let (site, place) = PowerSite::new(scratch, &commits[..4]);
+    CacheSite::at(&site.root).cache.gc().unwrap();
+    assert!(Paths::new(&site.root).spare_tree().is_dir());
+    (site, place)
+}
+
+#[test]
+fn every_sync_of_a_publish_from_a_spare_tree_is_needed() {
+    let mut scratch = ScratchRepo::new();
+    let commits = history(&mut scratch);
+    let points = check_syncs(
+        || with_spare(&scratch, &commits),
+        |site| site.publish(&scratch, &commits[4]),
+        |site| site.check_published(&commits[4]),
+    );
+    let points = plain(points);
+    assert!(points.iter().any(|point| point == PUBLISH[0]), "{points:?}");
+    let cuts = check_cuts(
+        || with_spare(&scratch, &commits),
+        |site| site.publish(&scratch, &commits[4]),
+        |site| site.check_continues(&scratch, Some(&commits[3]), &commits[4]),
+    );
+    assert!(cuts >= points.len(), "{cuts} cuts");
 }
 
 #[test]
