@@ -89,8 +89,8 @@ impl<const N: usize> TextTable<N> {
     }
 }
 
-/// Columns that are never made narrower than this.
-const MIN_WIDTH: usize = 6;
+/// Columns are never made narrower than this: eight of them fit 60 characters.
+const MIN_WIDTH: usize = 5;
 
 /// Makes the widest columns narrower until the line fits, or none can be.
 fn fit(widths: &mut [usize], limit: usize) {
@@ -165,6 +165,9 @@ mod tests {
             assert_eq!(shown, all, "{width}");
         }
         assert_eq!(table.render(Paint::new(false).with_width(Some(200))), table.render(Paint::new(false)));
+        let mut widths = [40; 8];
+        fit(&mut widths, 60);
+        assert!(widths.iter().sum::<usize>() + 14 <= 60, "{widths:?}");
         assert_eq!(broken_cell("ab cd", 2), ["ab", "cd"]);
         assert_eq!(broken_cell("übergröße", 4), ["über", "größ", "e"]);
     }
