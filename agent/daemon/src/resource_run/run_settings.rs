@@ -137,6 +137,7 @@ impl RemoteRunSettings {
                 schedule: text("own_schedule").and_then(|name| RunSchedule::find(&name)),
                 timeout: number("timeout").map(Duration::from_secs),
                 jobs: number("jobs").and_then(|n| usize::try_from(n).ok()),
+                prune: None,
             },
             trigger: triggers.into_iter().find(|known| known.as_str() == trigger)?,
             schedule: RunSchedule::find(&text("schedule")?)?,
