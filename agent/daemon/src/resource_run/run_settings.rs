@@ -183,6 +183,7 @@ mod tests {
                 schedule: Some(RunSchedule::Ordered),
                 timeout: Some(Duration::from_secs(7)),
                 jobs: Some(3),
+                prune: None,
             },
             trigger: RunTrigger::Git,
             schedule: RunSchedule::Levels,
