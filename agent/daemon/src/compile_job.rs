@@ -48,8 +48,9 @@ pub struct CompileJob {
     pub machine: Machine,
     /// Description of where the states come from.
     pub revision: String,
-    /// The directory that was named for this compile; empty for the states that the node follows.
-    pub source: String,
+    /// The directory that was named for this compile; empty for the states that the node follows, and none for a resource,
+    /// whose runs remember nothing.
+    pub source: Option<String>,
     /// True when it is about this node as it is: no other id, facts or pillar data.
     pub is_own_node: bool,
 }

@@ -222,7 +222,7 @@ impl CompileRequest {
             settings,
             machine,
             revision,
-            source: self.states.as_deref().map(absolute_text).unwrap_or_default(),
+            source: Some(self.states.as_deref().map(absolute_text).unwrap_or_default()),
             is_own_node: self.id.is_none()
                 && self.grains.is_none()
                 && self.recorded.is_none()

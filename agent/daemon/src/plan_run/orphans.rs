@@ -38,6 +38,7 @@ impl PlanRun<'_> {
             return None;
         }
         let (job, settings) = (self.job, &self.job.settings.run.prune);
+        let source = job.source.clone()?;
         let is_whole = job.want == CompileTarget::Highstate && job.is_own_node;
         let prune = match &self.order.prune {
             Some(flags) => PruneOptions {
@@ -46,12 +47,12 @@ impl PlanRun<'_> {
                 found: flags.found,
             },
             // Another tree than the one that the node follows removes nothing unasked.
-            None if job.source.is_empty() && is_whole => {
+            None if source.is_empty() && is_whole => {
                 PruneOptions { kinds: settings.types.clone(), max: settings.max, found: false }
             }
             None => PruneOptions::default(),
         };
-        Some(ManagedScope { source: job.source.clone(), is_whole, prune })
+        Some(ManagedScope { source, is_whole, prune })
     }
 
     /// Refuses `--prune` where it cannot mean anything.

@@ -13,7 +13,7 @@ use zagent_config::{SecretMask, error_chain};
 use zagent_resources::ssh::package::RunPackage;
 use zagent_resources::ssh::protocol::AgentReply;
 use zagent_run::history::record::send_outcome;
-use zagent_run::plan_cache::CompileTrace;
+use zagent_run::plan_cache::{CompileTrace, RenderedTexts};
 use zagent_run::{RunProgress, StateOutcome};
 
 use super::files::SentFiles;
@@ -39,11 +39,14 @@ pub(super) fn run_package(agent: &ResourceAgent, package: RunPackage) -> Result<
         options: Arc::new(read_options(&about, &wanted)),
     };
     let (_, trace) = CompileTrace::trace_inputs(&inputs);
+    let (file_inputs, file_trace) = CompileTrace::trace_inputs(&inputs);
     let compat = inputs.options.compat;
     let job = CompileJob {
-        compiler: Compiler::new(inputs.clone()),
+        compiler: Compiler::with_file_inputs(inputs.clone(), file_inputs),
         inputs,
         trace,
+        file_trace,
+        rendered: RenderedTexts::default(),
         traced_states: Arc::clone(&states),
         want: CompileTarget::Sls { names: Vec::new(), env: zagent_compiler::BASE_ENV.into() },
         node: wanted.id.clone(),
@@ -52,6 +55,8 @@ pub(super) fn run_package(agent: &ResourceAgent, package: RunPackage) -> Result<
         settings: run_settings(agent, &wanted)?,
         machine,
         revision: wanted.revision.clone(),
+        source: None,
+        is_own_node: false,
     };
     let planned = PlanWithPillar { plan, pillar: Value::from(wanted.pillar.clone()) };
     let place = RunPlace { run: wanted.run.clone(), mask: run_mask(&wanted, &planned), manager: None };

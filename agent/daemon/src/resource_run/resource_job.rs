@@ -107,7 +107,7 @@ impl NodeContext {
             settings,
             machine,
             revision: self.revision.clone(),
-            source: String::new(),
+            source: None,
             is_own_node: false,
         };
         Ok(ResourceJob { job, host })
