@@ -5,6 +5,7 @@
 //! figures of docs/src/performance.md.
 
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
+#![expect(clippy::print_stdout, reason = "the figures are its result")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its repository has failed")]
 
 #[path = "it/site/mod.rs"]

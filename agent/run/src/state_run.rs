@@ -183,8 +183,8 @@ impl StateRun<'_> {
         })
     }
 
-    fn converge(&self, cancel: &Arc<CancelToken>) -> Result<runner::RunResult, StateRunError> {
-        let settings = RunnerSettings {
+    fn runner_settings(&self) -> RunnerSettings {
+        RunnerSettings {
             mode: self.order.mode(),
             schedule: self.order.schedule.unwrap_or(self.schedule),
             compat: self.compat,
@@ -192,7 +192,11 @@ impl StateRun<'_> {
             timeout: self.order.timeout.or(self.timeout),
             failhard: self.failhard,
             max_parallel: self.max_parallel,
-        };
+        }
+    }
+
+    fn converge(&self, cancel: &Arc<CancelToken>) -> Result<runner::RunResult, StateRunError> {
+        let settings = self.runner_settings();
         let cache = self.paths.downloads();
         let secrets = Arc::new(self.load_secret_files()?);
         let run = |run_fs: &dyn RunFs, manager_fs: Option<&dyn RunFs>, spare: &Path| {
