@@ -109,7 +109,7 @@ fn entry_text(path: &Path, stat: &Stat, ctx: &StateCtx<'_>) -> Result<String, St
                 hasher.update(part);
             })?;
             let content = hasher.finalize().to_hex();
-            return Ok(file_text(stat.mode, (stat.uid, stat.gid), &content));
+            Ok(file_text(stat.mode, (stat.uid, stat.gid), &content))
         }
         FileKind::Link => Ok(format!("link {}", ctx.fs.read_link(path)?.display())),
         _ => Ok(format!("{:?} {:o} {} {}", stat.kind, stat.mode, stat.uid, stat.gid)),
