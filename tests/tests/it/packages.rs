@@ -32,6 +32,10 @@ const DNF: Manager = Manager {
     remove: "dnf -y -q --disablerepo='*' remove zagent",
 };
 
+/// A package that stands for the shell of the system.
+const SHELL_SPEC: &str = "Name: system-shell\nVersion: 1\nRelease: 1\nSummary: The shell of this system\nLicense: none\nBuildArch: \
+                          noarch\nProvides: /bin/sh\n%description\nThe shell.\n%files\n";
+
 fn packages() -> PathBuf {
     let dir = std::env::var_os("PACKAGES_DIR").expect("PACKAGES_DIR: the output of dist/package");
     PathBuf::from(dir)
@@ -174,6 +178,13 @@ fn rpm_packages_install_upgrade_and_go() {
     sh(&scene.node, "apt-get install -y -qq --no-install-recommends dnf rpm 2>&1");
     // Debian keeps rpm's database in the home directory.
     sh(&scene.node, "mkdir -p /etc/rpm && echo '%_dbpath /var/lib/rpm' > /etc/rpm/macros");
+    // Scripts of packages need a shell, and Debian's is in no rpm database.
+    scene.node.write("/root/shell/shell.spec", SHELL_SPEC);
+    sh(
+        &scene.node,
+        "cd /root/shell && rpmbuild -bb --define \"_topdir $PWD\" shell.spec >log 2>&1 || { cat log; false; }",
+    );
+    sh(&scene.node, "rpm -i /root/shell/RPMS/noarch/*.rpm");
     lives_and_leaves(&scene, &DNF, "Fedora, RHEL and SUSE");
 }
 
