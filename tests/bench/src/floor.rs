@@ -40,7 +40,9 @@ impl FloorState<'_> {
 /// `run` looks at every state, `compile` ends with the order.
 pub fn run(verb: &str, dir: &Path) -> Result<()> {
     let mut env = Environment::new();
-    env.set_keep_trailing_newline(true);
+    if let Ok(syntax) = minijinja::syntax::SyntaxConfig::builder().keep_trailing_newline(true).build() {
+        env.set_syntax(syntax);
+    }
     let top: Value = serde_yaml::from_str(&fs::read_to_string(dir.join("top.sls"))?)?;
     let names = top["base"]["*"].as_sequence().context("no SLS in the top file")?;
     let mut documents: Vec<Value> = Vec::new();

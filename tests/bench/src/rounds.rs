@@ -166,7 +166,7 @@ fn contestants(zagent: &Path, work: Workload, tree: &TestTree) -> Result<Vec<Con
     let floor = vec!["floor".to_owned(), "run".to_owned(), path(tree.states())];
     let mut all: Vec<Contestant> = Vec::new();
     match work.act {
-        Act::Look => all.push(("zagent warm", zagent.into(), vec!["test.nop".into()])),
+        Act::Look => all.push(("zagent warm", zagent.into(), vec!["test.nop".into(), "x".into()])),
         Act::First => {}
         Act::Again => all.push(("zagent warm", zagent.into(), run_args(tree, false))),
     }

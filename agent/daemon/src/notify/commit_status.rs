@@ -35,7 +35,7 @@ pub(crate) fn body(kind: WebhookKind, event: &NotifyEvent) -> Option<Value> {
 
 fn description(event: &NotifyEvent) -> String {
     let counts = event.run.as_ref().map(|run| {
-        let tally = serde_json::to_value(&run.counts).unwrap_or_default();
+        let tally = serde_json::to_value(run.counts).unwrap_or_default();
         let count = |word: &str| tally.get(word).and_then(Value::as_u64).unwrap_or_default();
         format!("{} changed, {} failed, {} unchanged", count("changed"), count("failed"), count("unchanged"))
     });
