@@ -136,7 +136,7 @@ mod tests {
         let main = pair("refs/heads/main", ONE);
         assert_eq!(
             read(&["refs/heads/main"]).unwrap(),
-            [main.clone()],
+            vec![main.clone()],
             "the file is newer than the packed ref"
         );
         let old = pair("refs/heads/old", TWO);
@@ -147,7 +147,7 @@ mod tests {
         type Change = (&'static str, fn(&Path));
         let changes: [Change; 8] = [
             ("a symbolic ref", |dir| {
-                fs::write(dir.join("refs/heads/main"), "ref: refs/heads/old\n").unwrap()
+                fs::write(dir.join("refs/heads/main"), "ref: refs/heads/old\n").unwrap();
             }),
             ("half a ref", |dir| fs::write(dir.join("refs/heads/main"), "1111").unwrap()),
             ("a symlink", |dir| {
