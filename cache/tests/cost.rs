@@ -4,8 +4,11 @@
 //! `COST_FILES=n` sets the number of files; `cargo test --release -p zagent-cache --test cost -- --nocapture` prints the
 //! figures of docs/src/performance.md.
 
-#![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
-#![expect(clippy::print_stdout, reason = "the figures are its result")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "measures the machine and prints figures"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its repository has failed")]
 
 #[path = "it/site/mod.rs"]

@@ -136,7 +136,7 @@ mod tests {
         let main = pair("refs/heads/main", ONE);
         assert_eq!(
             read(&["refs/heads/main"]).unwrap(),
-            std::slice::from_ref(&main),
+            vec![main.clone()],
             "the file is newer than the packed ref"
         );
         let old = pair("refs/heads/old", TWO);
