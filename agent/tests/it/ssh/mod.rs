@@ -27,8 +27,8 @@ tree:
     - require: [{file: motd}]
 once:
   cmd.run:
-    - name: echo done > {{ pillar['base'] }}/{{ grains['resource_id'] }}/once
-    - creates: {{ pillar['base'] }}/{{ grains['resource_id'] }}/once
+    - name: echo done > {{ pillar['base'] }}.once
+    - creates: {{ pillar['base'] }}.once
     - require: [{file: motd}]
 ";
 
@@ -64,7 +64,7 @@ fn states_run_on_an_ssh_resource_and_are_reverted_there() {
     keys.sort();
     let base = site.path("base/web-02");
     let want = [
-        format!("cmd_|-web-02 once_|-web-02 echo done > {}_|-run", base.join("once").display()),
+        format!("cmd_|-web-02 once_|-web-02 echo done > {}.once_|-run", site.path("base").display()),
         format!("file_|-web-02 motd_|-web-02 {}_|-managed", base.join("motd").display()),
         format!("file_|-web-02 tree_|-web-02 {}_|-recurse", base.join("tree").display()),
     ];
