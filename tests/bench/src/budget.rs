@@ -1,6 +1,6 @@
-//! The limits of the ratios: a check of a change fails above them.
+//! The goals and limits of the ratios: `check` fails above a limit.
 //!
-//! A limit is what a quiet machine measures and a third more: noise does not cross it, a lost optimisation does.
+//! A limit is far enough above the goal that noise does not cross it.
 
 use anyhow::{Result, bail};
 
