@@ -231,9 +231,7 @@ impl StateRun<'_> {
             let managed = self.begin_managed()?;
             let own = overlay(self.machine);
             let mut ran = run(&own, manager, spare.path());
-            if let Some(managed) = managed {
-                self.prune_orphans(&managed, &own, &mut ran);
-            }
+            managed.iter().for_each(|managed| drop(self.prune_orphans(managed, &own, &mut ran)));
             return Ok(ran);
         }
         let _lock = self.acquire_lock(cancel)?;
