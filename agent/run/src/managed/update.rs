@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use zagent_compiler::{Chunk, FileTree, Plan};
+use zagent_compiler::{Chunk, Plan};
 use zagent_config::SecretMask;
 use zagent_host::undo::record::SavedEntry;
 use zagent_host::undo::{CreatedEntry, JournalReader, created_entries};
@@ -17,7 +17,7 @@ use zagent_states::managed::{
 
 use super::record::{ManagedEntry, ManagedRecord};
 use super::{ManagedScope, PlanThings, owned_identity};
-use crate::sls_line;
+use crate::sls_line::SlsLines;
 use crate::{StateOutcome, StateStatus};
 
 /// Kind and name of things.
@@ -56,7 +56,7 @@ pub(crate) fn things_before(
 /// What a run tells of what it manages.
 pub(crate) struct RecordUpdate<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) files: &'a dyn FileTree,
+    pub(crate) sls_lines: &'a SlsLines<'a>,
     pub(crate) things: &'a PlanThings,
     pub(crate) scope: &'a ManagedScope,
     pub(crate) revision: &'a str,
@@ -118,7 +118,7 @@ impl RecordUpdate<'_> {
             Some(before) if before.revision == entry.revision && before.id == entry.id => {
                 before.declared.clone()
             }
-            _ => sls_line::locate(self.files, chunk),
+            _ => self.sls_lines.locate(chunk),
         };
         entry.digest = match before {
             Some(before) if status != Some(StateStatus::Changed) && before.removal == entry.removal => {
@@ -207,7 +207,7 @@ impl RecordUpdate<'_> {
             if self.holds_secret(&entry) {
                 continue;
             }
-            entry.declared = sls_line::locate(self.files, chunk);
+            entry.declared = self.sls_lines.locate(chunk);
             entry.digest = fingerprint(&entry.thing, entry.removal.as_ref(), ctx).ok().flatten();
             entries.insert(identity, entry);
         }

@@ -11,7 +11,6 @@ use super::{FinishedState, HaltReason, Runner};
 use crate::causes::Cause;
 use crate::converge::ConvergeResult;
 use crate::outcome::{FileLines, OutcomeDraft, PARALLEL, SKIP_REQ, SOURCE, STATE_RAN};
-use crate::sls_line;
 use crate::{RunMode, SkipReason};
 use zagent_states::ApplyResult;
 
@@ -179,7 +178,7 @@ impl Runner<'_, '_> {
         }
         if ended.result == Some(false)
             && skip.is_none()
-            && let Some(place) = sls_line::locate(self.run_ctx.files, chunk)
+            && let Some(place) = self.sls_lines.locate(chunk)
         {
             details.insert(SOURCE, place);
         }

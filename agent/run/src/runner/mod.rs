@@ -32,6 +32,7 @@ use super::queue::{RankedGraph, RunQueue};
 use super::state_locks::StateLocks;
 use super::{RunMode, StateOutcome};
 use crate::secret_files::SecretFiles;
+use crate::sls_line::SlsLines;
 use crate::{GlobalConditions, RunProgress};
 use zagent_host::CancelToken;
 use zagent_host::Machine;
@@ -269,6 +270,8 @@ struct Runner<'s, 'p> {
     deadline: Option<Instant>,
     /// What the functions of this run take, where that is limited.
     tables: HashMap<(Arc<str>, Arc<str>), Option<schema::ParamTable>>,
+    /// Where failed states are declared.
+    sls_lines: SlsLines<'p>,
 }
 
 impl<'s, 'p> Runner<'s, 'p> {
@@ -303,6 +306,7 @@ impl<'s, 'p> Runner<'s, 'p> {
             aborted: None,
             deadline: settings.timeout.and_then(|t| Instant::now().checked_add(t)),
             tables: HashMap::new(),
+            sls_lines: SlsLines::new(run_ctx.files),
         }
     }
 

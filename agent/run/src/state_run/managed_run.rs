@@ -27,6 +27,7 @@ use crate::managed::{
 };
 use crate::outcome::{ChangeCause, FileLines, OutcomeDraft, SOURCE};
 use crate::runner::{RunFs, RunResult};
+use crate::sls_line::SlsLines;
 use crate::{RunMode, StateOutcome, StateStatus};
 use zagent_host::undo::UndoJournal;
 
@@ -198,7 +199,7 @@ impl StateRun<'_> {
         let journal = JournalReader::open(&self.paths.undo().join(&self.run)).ok();
         let update = RecordUpdate {
             plan: self.plan,
-            files: self.files,
+            sls_lines: &SlsLines::new(self.files),
             things: &things,
             scope,
             revision: &self.revision,
