@@ -186,20 +186,20 @@ fn a_template_is_rendered_only_when_its_source_is_signed() {
     let test_bed = StateTestBed::for_files();
     let home = SignersHome::new(&test_bed);
     let source = test_bed.path("source");
-    std::fs::write(&source, "{{ 1 + 1 }}\n").unwrap();
+    std::fs::write(&source, "{{ a }}\n").unwrap();
     let signature = home.sign("ann", "--detach-sign", &source);
     let chunk = chunk(
         "file.managed",
         &test_bed.path("d/f"),
         &format!(
-            r#"{{"source": "{source}", "template": "jinja", "signature": "{signature}", "gnupghome": "{}"}}"#,
+            r#"{{"source": "{source}", "template": "jinja", "context": {{"a": "b"}}, "signature": "{signature}", "gnupghome": "{}"}}"#,
             home.0
         ),
     );
     let right = apply_chunk(&chunk, &test_bed.scene());
     assert!(right.starts_with("true"), "{right}");
     // Whatever it would do, it would do at the first look already.
-    std::fs::write(&source, "{{ rendered_before_it_was_verified() }}\n").unwrap();
+    std::fs::write(&source, "{{ a }}{{ fail }}\n").unwrap();
     for said in [preview_chunk(&chunk, &test_bed.scene()), apply_chunk(&chunk, &test_bed.scene())] {
         assert!(said.contains("Failed checking new file's signature"), "{said}");
     }
