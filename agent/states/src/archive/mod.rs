@@ -48,6 +48,10 @@ fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 fn state_from_args(args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(read_state(args)?))
+}
+
+fn read_state(args: &ChunkArgs<'_>) -> Result<ArchiveExtracted, StateError> {
     let name = args.name();
     let to = Path::new(name.trim_end_matches('/'));
     if !to.is_absolute() {
@@ -75,7 +79,7 @@ fn state_from_args(args: &ChunkArgs<'_>) -> BuildResult {
         Some(_) => args.int("trim_output")?.and_then(|n| usize::try_from(n).ok()),
         None => None,
     };
-    Ok(Box::new(ArchiveExtracted {
+    Ok(ArchiveExtracted {
         target: to.to_owned(),
         if_missing: args.path("if_missing")?,
         owner: Owner::read(args)?,
@@ -87,7 +91,7 @@ fn state_from_args(args: &ChunkArgs<'_>) -> BuildResult {
         format,
         options: options.map(|_| words),
         trim,
-    }))
+    })
 }
 
 struct ArchiveExtracted {
@@ -262,14 +266,14 @@ impl ArchiveExtracted {
     /// The archive as a file of the machine, signed by whom it must be.
     fn fetch_archive(&self, ctx: &StateCtx<'_>) -> Result<LocalArchive, StateError> {
         let archive = self.fetch_unverified(ctx)?;
-        let refused = |why| StateError::new(format!("Failed verifying the source file's signature: {why}"));
-        self.sources.verify_file_signature(ctx, &self.chunk.env, &archive.path()).map_err(refused)?;
+        self.sources.verify_archive(ctx, &self.chunk.env, &archive.path())?;
         Ok(archive)
     }
 
     fn fetch_unverified(&self, ctx: &StateCtx<'_>) -> Result<LocalArchive, StateError> {
         let env: &str = &self.chunk.env;
-        let found = self.sources.locate_source(ctx, env, &self.target.display().to_string());
+        let target = self.target.display().to_string();
+        let found = self.sources.locate_source(ctx, env, &target);
         // Nothing is managed here, and Salt does not say so.
         let plain = |e: String| StateError::new(e.strip_prefix("Unable to manage file: ").unwrap_or(&e));
         let (source, located) = found.map_err(plain)?;
@@ -277,26 +281,48 @@ impl ArchiveExtracted {
         let io = |e: std::io::Error| StateError::new(format!("cannot keep {shown}: {e}"));
         let bytes = match located {
             LocatedSource::Held(bytes) => bytes,
+            LocatedSource::File(path)
+                if matches!(sources::parse_location(&source.text), ContentLocation::Local(_)) =>
+            {
+                let sum = self.sources.written_digest(ctx, env, &target, &source).map_err(plain)?;
+                return self.stage_local(ctx, &path, &shown, sum.as_ref());
+            }
+            // What came over the network was verified by who fetched it, and only the agent writes there.
+            LocatedSource::File(path) if ctx.machine.is_this_host() => {
+                return Ok(LocalArchive::Existing(path));
+            }
             LocatedSource::File(path) => {
-                // What came over the network was verified by who fetched it.
-                let is_local = matches!(sources::parse_location(&source.text), ContentLocation::Local(_));
-                if is_local
-                    && let Some(sum) = self.source_digest(ctx)?
-                    && sum.algorithm.digest_file(&ctx.machine.to_host_path(&path).map_err(io)?).map_err(io)?
-                        != sum.digits
-                {
-                    let digits = sum.digits;
-                    return Err(StateError::new(format!(
-                        "{shown} does not match the desired source_hash {digits}"
-                    )));
-                }
-                if is_local || ctx.machine.is_this_host() {
-                    return Ok(LocalArchive::Existing(path));
-                }
                 return LocalArchive::stage(ctx, |to| std::fs::copy(&path, to).map(drop)).map_err(io);
             }
         };
         LocalArchive::stage(ctx, |to| AtomicFile::cached(0o600).write(to, &bytes)).map_err(io)
+    }
+
+    /// An archive of this host. What must have a digest or a signature is copied before anybody looks at it: what is unpacked
+    /// is then what was checked, whoever may write to the original.
+    fn stage_local(
+        &self,
+        ctx: &StateCtx<'_>,
+        path: &Path,
+        shown: &str,
+        sum: Option<&FileDigest>,
+    ) -> Result<LocalArchive, StateError> {
+        if sum.is_none() && self.sources.signatures().content.is_none() {
+            return Ok(LocalArchive::Existing(path.to_owned()));
+        }
+        let io = |e: std::io::Error| StateError::new(format!("cannot keep {shown}: {e}"));
+        let from = ctx.machine.to_host_path(path).map_err(io)?;
+        let copied = LocalArchive::stage(ctx, |to| std::fs::copy(&from, to).map(drop)).map_err(io)?;
+        if let Some(sum) = sum {
+            let copy = ctx.machine.to_host_path(copied.path()).map_err(io)?;
+            if sum.algorithm.digest_file(&copy).map_err(io)? != sum.digits {
+                let digits = &sum.digits;
+                return Err(StateError::new(format!(
+                    "{shown} does not match the desired source_hash {digits}"
+                )));
+            }
+        }
+        Ok(copied)
     }
 
     /// Removes what has to go before; says what it was.

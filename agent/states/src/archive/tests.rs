@@ -168,3 +168,22 @@ fn what_is_said_must_make_sense() {
     let here = test_bed.path("");
     assert!(said("/x.tar", &format!(r#", "if_missing": "{here}""#)).contains("exists"));
 }
+
+#[test]
+fn what_was_verified_is_what_is_unpacked() {
+    let test_bed = StateTestBed::new();
+    let source = test_bed.path("a.tar");
+    std::fs::write(&source, "verified").unwrap();
+    let digest = crate::file::hash::DigestAlgorithm::Sha256.digest(b"verified");
+    for (more, expected) in
+        [(format!(r#", "source_hash": "{digest}""#), "verified"), (String::new(), "changed")]
+    {
+        std::fs::write(&source, "verified").unwrap();
+        let chunk = extracted(&test_bed, &source, &more);
+        let state = super::read_state(&crate::ChunkArgs::new(&chunk)).unwrap();
+        let archive = state.fetch_archive(&test_bed.scene()).unwrap();
+        std::fs::write(&source, "changed").unwrap();
+        // Without anything to verify it is used where it is.
+        assert_eq!(std::fs::read_to_string(archive.path()).unwrap(), expected);
+    }
+}

@@ -38,14 +38,24 @@ struct FileNotCached {
 
 /// Makes `file.cached`.
 pub(crate) fn build_cached(args: &ChunkArgs<'_>) -> BuildResult {
+    let signatures = Signatures::read(args)?;
+    if signatures.content.is_some() {
+        return Err(StateError::new(
+            "`file.cached` does not check `signature`: name a signed file of digests in `source_hash`, and its signature in \
+             `source_hash_sig`",
+        ));
+    }
+    let hash = args.text("source_hash")?.filter(|h| !h.is_empty());
+    let skip_verify = args.flag("skip_verify", false);
+    sources::verify_list_is_read(&signatures, hash.as_deref(), skip_verify)?;
     Ok(Box::new(FileCached {
         name: args.name(),
         env: saltenv(args)?,
-        hash: args.text("source_hash")?.filter(|h| !h.is_empty()),
+        hash,
         hash_name: args.text("source_hash_name")?,
-        skip_verify: args.flag("skip_verify", false),
+        skip_verify,
         fetch: Downloader::read(args),
-        signatures: Signatures::read(args)?,
+        signatures,
     }))
 }
 
@@ -171,7 +181,9 @@ impl State for FileCached {
             }
             ContentLocation::Tree(..) => {
                 let content = self.tree_content(ctx)?;
-                ctx.fs.compare(&self.cache_path(ctx)?, &content)?.is_some_and(|(_, is_same)| is_same)
+                let has_digest = sum.as_ref().is_none_or(|sum| sum.matches(&content));
+                has_digest
+                    && ctx.fs.compare(&self.cache_path(ctx)?, &content)?.is_some_and(|(_, is_same)| is_same)
             }
             ContentLocation::Web(_) => {
                 let kept = Self::cached_content(ctx, &self.cache_path(ctx)?)?;

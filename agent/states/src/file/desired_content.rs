@@ -260,6 +260,8 @@ impl DesiredContent {
                 return Err(unmanageable_error("Source file cannot be the same as destination"));
             }
             Some(kind) => {
+                // A template runs functions on this host: nobody's is rendered who did not sign it.
+                sources.verify_signature(ctx, env, &found.bytes)?;
                 let (env, path) = template_path(env, &found.source);
                 let at = TemplateOrigin { env, path, source: Some(&found.source.text) };
                 self.render_template(ctx, at, file, kind, &found.bytes)

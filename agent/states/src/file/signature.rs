@@ -1,7 +1,9 @@
 //! `signature`, `source_hash_sig` and what belongs to them: a file in, the word of `gpg` or `openssl` on who signed it out.
 //!
 //! Law: what has no valid signature is refused; a program that is not there, a key that cannot be read and an answer that is
-//! not understood are refusals too (held by `only_signers_that_are_asked_for_count`, `gpg_says_who_signed`).
+//! not understood are refusals too (held by `only_signers_that_are_asked_for_count`, `what_is_empty_is_not_a_signer`).
+//! Of a file with an inline signature nothing is used that `gpg` did not check (held by
+//! `text_around_an_inline_signature_is_never_used`).
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,16 +12,20 @@ use zagent_config::{Value, error_chain};
 use zagent_host::command_options::value_text;
 use zagent_host::exec::{ExecCommand, ExitOutcome};
 use zagent_host::machine::account_ids::user_by_uid;
-use zagent_host::temp_file::PrivateTempFile;
+use zagent_host::temp_file::{PrivateTempDir, PrivateTempFile};
 
+use super::clearsigned::is_wholly_signed;
+use super::gpg_status::GpgAnswer;
 use crate::{ChunkArgs, StateCtx, StateError};
 
 /// How long one signature may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that a program may say about signatures.
 const MAX_ANSWER: usize = 1 << 20;
-/// Begins the lines of `gpg` that are meant for programs.
-const STATUS: &str = "[GNUPG:] ";
+/// Bytes of a text with an inline signature, as `gpg` takes an option: a small file may hold a text without end.
+const MAX_TEXT: &str = "67108864";
+/// The name of such a text.
+const SIGNED_TEXT: &str = "text";
 
 /// Where a signature is.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +95,7 @@ impl Signatures {
         Ok(Self { content, digests, any, all, keyring, home, backend })
     }
 
-    /// Checks the signature of a content.
+    /// Checks the signature of a content that is used as a whole.
     ///
     /// # Errors
     /// Fails in Salt's words when it is not as it must be.
@@ -100,47 +106,117 @@ impl Signatures {
         origin: &SignatureOrigin,
         fetch: FetchSignature<'_>,
     ) -> Result<(), String> {
-        let file = keep_temporarily(ctx, bytes)?;
-        self.verify_file(ctx, file.path(), origin, fetch)
+        if *origin == SignatureOrigin::Inline && !is_wholly_signed(bytes) {
+            return Err(unverified(
+                "the file is not one clear-signed message from its first to its last byte, and what stands outside of that \
+                 message nobody signed: sign it with `gpg --clearsign`, or name a detached signature in `signature`",
+            ));
+        }
+        self.signed_text(ctx, bytes, origin, fetch).map(drop)
     }
 
-    /// Checks the signature of a file of the machine.
+    /// The part of a content that is signed: with a detached signature all of it.
+    ///
+    /// # Errors
+    /// Fails in Salt's words when its signature is not as it must be.
+    pub(crate) fn signed_text(
+        &self,
+        ctx: &StateCtx<'_>,
+        bytes: &[u8],
+        origin: &SignatureOrigin,
+        fetch: FetchSignature<'_>,
+    ) -> Result<Vec<u8>, String> {
+        let file = keep_temporarily(ctx, bytes)?;
+        match origin {
+            SignatureOrigin::Inline => self.inline_text(ctx, file.path()),
+            SignatureOrigin::Detached(texts) => {
+                self.verify_detached(ctx, file.path(), texts, fetch).map(|()| bytes.to_vec())
+            }
+        }
+    }
+
+    /// Checks the signature of a file of the machine that is unpacked.
     ///
     /// # Errors
     /// Fails in Salt's words when it is not as it must be.
-    pub(crate) fn verify_file(
+    pub(crate) fn verify_archive(
         &self,
         ctx: &StateCtx<'_>,
         file: &Path,
         origin: &SignatureOrigin,
         fetch: FetchSignature<'_>,
     ) -> Result<(), String> {
-        let said = match self.backend {
-            SignatureBackend::Gpg => self.verify_by_gpg(ctx, file, origin, fetch),
-            SignatureBackend::Asymmetric => self.verify_by_openssl(ctx, file, origin, fetch),
-        }?;
-        said.map_err(|why| format!("The file's signature could not be verified: {why}"))
+        match origin {
+            SignatureOrigin::Inline => Err(unverified(
+                "an archive cannot hold its own signature: name a detached one in `signature`",
+            )),
+            SignatureOrigin::Detached(texts) => self.verify_detached(ctx, file, texts, fetch),
+        }
     }
 
-    fn verify_by_gpg(
+    fn verify_detached(
         &self,
         ctx: &StateCtx<'_>,
         file: &Path,
-        origin: &SignatureOrigin,
+        texts: &[String],
         fetch: FetchSignature<'_>,
-    ) -> Result<Result<(), String>, String> {
-        let detached = match origin {
-            SignatureOrigin::Inline => None,
-            SignatureOrigin::Detached(texts) => {
-                let text = texts.first().map_or("", String::as_str);
-                let not_found = |why: String| format!("Detached signature file {text} not found: {why}");
-                Some(keep_temporarily(ctx, &fetch(text).map_err(not_found)?)?)
+    ) -> Result<(), String> {
+        let signers = match self.backend {
+            SignatureBackend::Gpg => self.detached_signers(ctx, file, texts, fetch),
+            SignatureBackend::Asymmetric => self.openssl_signers(ctx, file, texts, fetch),
+        }?;
+        self.judge_signers(&signers).map_err(|why| unverified(&why))
+    }
+
+    /// The text of a file with its signature in it, as `gpg` read it.
+    fn inline_text(&self, ctx: &StateCtx<'_>, file: &Path) -> Result<Vec<u8>, String> {
+        if self.backend == SignatureBackend::Asymmetric {
+            return Err("Missing `signature` parameter".into());
+        }
+        let cannot = |e: std::io::Error| format!("cannot keep a text for the check of its signature: {e}");
+        let dir = PrivateTempDir::new(ctx.machine, "zagent-signed-").map_err(cannot)?;
+        let text = dir.path().join(SIGNED_TEXT);
+        let words = [
+            "--max-output".as_ref(),
+            MAX_TEXT.as_ref(),
+            "--output".as_ref(),
+            &*text,
+            "--decrypt".as_ref(),
+            file,
+        ];
+        self.judge_signers(&self.ask_gpg(ctx, &words, 1)?).map_err(|why| unverified(&why))?;
+        std::fs::read(dir.host_path().join(SIGNED_TEXT)).map_err(cannot)
+    }
+
+    /// Whose signatures of a file `gpg` calls good, in all signature files that are there.
+    fn detached_signers(
+        &self,
+        ctx: &StateCtx<'_>,
+        file: &Path,
+        texts: &[String],
+        fetch: FetchSignature<'_>,
+    ) -> Result<Vec<String>, String> {
+        let (mut signers, mut missing, mut is_one_there) = (Vec::new(), None, false);
+        for text in texts {
+            match fetch(text) {
+                Ok(signature) => {
+                    let signature = keep_temporarily(ctx, &signature)?;
+                    signers.extend(self.ask_gpg(ctx, &["--verify".as_ref(), signature.path(), file], 0)?);
+                    is_one_there = true;
+                }
+                Err(why) => missing = Some(format!("Detached signature file {text} not found: {why}")),
             }
-        };
+        }
+        missing.filter(|_| !is_one_there).map_or(Ok(signers), Err)
+    }
+
+    /// The keys whose signatures are good; none when the files do not hold just so many texts of their own.
+    fn ask_gpg(&self, ctx: &StateCtx<'_>, words: &[&Path], texts: usize) -> Result<Vec<String>, String> {
         let mut command = self.gpg_command(ctx);
-        command.args.extend(detached.as_ref().map(|file| file.path().into()));
-        command.args.push(file.into());
-        Ok(self.judge_signers(&parse_signers(&run_program(ctx, command)?.stdout)))
+        command.args.extend(words.iter().map(Into::into));
+        let answer = GpgAnswer::parse(&run_program(ctx, command)?.stdout);
+        let is_understood = answer.texts == texts && !answer.is_broken;
+        Ok(if is_understood { answer.signers } else { Vec::new() })
     }
 
     fn gpg_command(&self, ctx: &StateCtx<'_>) -> ExecCommand {
@@ -152,7 +228,7 @@ impl Signatures {
             words.extend(["--no-default-keyring", "--keyring", keyring]);
         }
         // Alone it stops at the first signature that is not valid.
-        words.extend(if self.names_signers() { ["--no-batch", "--verify"] } else { ["--batch", "--verify"] });
+        words.extend([if self.names_signers() { "--no-batch" } else { "--batch" }]);
         let mut command = ExecCommand::new("gpg").args(words);
         let me = rustix::process::geteuid().as_raw();
         command.env.extend(user_by_uid(ctx.machine, me).map(|user| ("HOME".into(), user.home.into())));
@@ -180,16 +256,14 @@ impl Signatures {
         }
     }
 
-    fn verify_by_openssl(
+    /// Which of the keys signed a file, as `openssl` says.
+    fn openssl_signers(
         &self,
         ctx: &StateCtx<'_>,
         file: &Path,
-        origin: &SignatureOrigin,
+        texts: &[String],
         fetch: FetchSignature<'_>,
-    ) -> Result<Result<(), String>, String> {
-        let SignatureOrigin::Detached(texts) = origin else {
-            return Err("Missing `signature` parameter".into());
-        };
+    ) -> Result<Vec<String>, String> {
         if !self.names_signers() {
             return Err("Missing pubkey(s) to check against".into());
         }
@@ -204,8 +278,12 @@ impl Signatures {
                 signers.push(key.clone());
             }
         }
-        Ok(self.judge_signers(&signers))
+        Ok(signers)
     }
+}
+
+fn unverified(why: &str) -> String {
+    format!("The file's signature could not be verified: {why}")
 }
 
 /// Whether one of the signatures is that of a key, which is written out or a file.
@@ -262,46 +340,34 @@ fn keep_temporarily(ctx: &StateCtx<'_>, bytes: &[u8]) -> Result<PrivateTempFile,
     PrivateTempFile::new_secret(ctx.machine, bytes, "", None).map_err(cannot)
 }
 
-/// The fingerprints of the keys whose signatures `gpg` calls valid.
-fn parse_signers(said: &[u8]) -> Vec<String> {
-    let said = String::from_utf8_lossy(said);
-    let (mut valid, mut signers) = (None, Vec::new());
-    for line in said.lines().filter_map(|line| line.strip_prefix(STATUS)) {
-        let mut words = line.split_ascii_whitespace();
-        match words.next() {
-            Some("NEWSIG") => valid = None,
-            // The last word is that of the key which owns the one that signed.
-            Some("VALIDSIG") => valid = words.next_back().map(str::to_owned),
-            // Only after this has the key been looked at, too.
-            Some(word) if word.starts_with("TRUST_") => signers.extend(valid.take()),
-            _ => {}
-        }
-    }
-    signers
-}
-
 fn read_origin(args: &ChunkArgs<'_>, key: &str) -> Result<Option<SignatureOrigin>, StateError> {
     match args.get(key) {
         Some(Value::Bool(true)) => Ok(Some(SignatureOrigin::Inline)),
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(_) => {
             let texts = read_texts(args, key)?;
-            Ok((!texts.is_empty()).then_some(SignatureOrigin::Detached(texts)))
+            Ok(Some(SignatureOrigin::Detached(texts)))
         }
     }
 }
 
-/// A text or a list of texts; what is empty is not there.
+/// A text or a list of texts. What is there and empty says less than was meant: it is refused.
 fn read_texts(args: &ChunkArgs<'_>, key: &str) -> Result<Vec<String>, StateError> {
-    let texts: Vec<String> = match args.get(key) {
-        None => Vec::new(),
-        Some(Value::List(items)) => items.iter().map(value_text).collect(),
+    let text = |value: &Value| if value.is_null() { String::new() } else { value_text(value) };
+    let texts: Vec<String> = match args.chunk.args.get(key) {
+        None => return Ok(Vec::new()),
+        Some(Value::List(items)) => items.iter().map(text).collect(),
         Some(Value::Map(_)) => {
             return Err(StateError::new(format!("`{key}` must be text or a list of texts, not a mapping")));
         }
-        Some(one) => vec![value_text(one)],
+        Some(one) => vec![text(one)],
     };
-    Ok(texts.into_iter().filter(|text| !text.is_empty()).collect())
+    if texts.is_empty() || texts.iter().any(|text| text.trim().is_empty()) {
+        return Err(StateError::new(format!(
+            "`{key}` is empty, or an item of it is: write what it must be, or remove `{key}`"
+        )));
+    }
+    Ok(texts)
 }
 
 #[cfg(test)]
@@ -309,12 +375,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gpg_says_who_signed() {
-        let said = b"[GNUPG:] NEWSIG\n[GNUPG:] BADSIG AA Eve\n[GNUPG:] NEWSIG\n[GNUPG:] GOODSIG BB Ann\n\
-            [GNUPG:] VALIDSIG SUB 2024-01-01 1 0 4 0 22 8 00 MAIN\n[GNUPG:] TRUST_UNDEFINED 0 pgp\n\
-            [GNUPG:] NEWSIG\n[GNUPG:] EXPKEYSIG CC Old\n[GNUPG:] VALIDSIG X Y\n";
-        assert_eq!(parse_signers(said), ["MAIN"]);
-        assert_eq!(parse_signers(b"VALIDSIG A B\nTRUST_FULLY\n"), [""; 0]);
+    fn what_is_empty_is_not_a_signer() {
+        for key in ["signed_by_any", "signed_by_all", "signature", "source_hash_sig"] {
+            for value in ["\"\"", "[]", "[\"\"]", "[\"A\", \" \"]", "[null]"] {
+                let args = match key {
+                    "signature" => format!(r#"{{"signature": {value}}}"#),
+                    _ => format!(r#"{{"signature": true, "{key}": {value}}}"#),
+                };
+                let chunk = crate::testing::chunk("file.managed", "/f", &args);
+                let refused = Signatures::read(&ChunkArgs::new(&chunk)).unwrap_err().result.comment;
+                assert!(refused.starts_with(&format!("`{key}` is empty, or an item of it is")), "{refused}");
+            }
+        }
+        let chunk =
+            crate::testing::chunk("file.managed", "/f", r#"{"signature": true, "signed_by_any": null}"#);
+        assert!(Signatures::read(&ChunkArgs::new(&chunk)).is_err());
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl FileSources {
             None => None,
             Some(_) => args.text("source_hash")?.map(Into::into),
         };
-        Ok(Some(Self {
+        let sources = Self {
             list,
             is_list,
             hash,
@@ -149,7 +149,9 @@ impl FileSources {
             discard_download: !args.flag("keep_source", true),
             fetch: Downloader::read(args),
             signatures: Signatures::read(args)?,
-        }))
+        };
+        sources.list.iter().try_for_each(|source| sources.verify_list_is_read(source))?;
+        Ok(Some(sources))
     }
 
     /// One source, and what else the state says of where its content comes from.
@@ -176,38 +178,69 @@ impl FileSources {
         Self { skip_verify: true, ..Self::from_tree(text) }
     }
 
+    /// Refuses the signature of a list of digests for a source whose digest is in no such list.
+    fn verify_list_is_read(&self, source: &FileSource) -> Result<(), StateError> {
+        let hash = source.hash.as_deref().or(self.hash.as_deref());
+        verify_list_is_read(&self.signatures, hash, self.skip_verify)?;
+        match parse_location(&source.text) {
+            ContentLocation::Tree(..) if self.signatures.digests.is_some() => Err(StateError::new(format!(
+                "`source_hash_sig` has no effect on {}: a source of the state tree is not compared with a digest. Name its \
+                 own signature in `signature`, or remove `source_hash_sig`",
+                source.text
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes downloads from the cache that are not to be kept.
     pub(crate) fn discard_downloads(&self, ctx: &StateCtx<'_>, env: &str) {
-        for source in self.list.iter().filter(|_| self.discard_download) {
+        if self.discard_download {
+            self.remove_downloads(ctx, env);
+        }
+    }
+
+    fn remove_downloads(&self, ctx: &StateCtx<'_>, env: &str) {
+        for source in &self.list {
             if let ContentLocation::Web(url) = parse_location(&source.text) {
                 self.fetch.remove_cached(ctx, env, url);
             }
         }
     }
 
-    /// Checks who signed a content, where the state says who must have.
+    /// Checks who signed a content, where the state says who must have. A download that is refused is not kept.
     ///
     /// # Errors
     /// Fails in Salt's words when nobody did who should.
-    pub(crate) fn verify_signature(&self, ctx: &StateCtx<'_>, env: &str, bytes: &[u8]) -> Result<(), String> {
-        let Some(origin) = &self.signatures.content else { return Ok(()) };
-        let fetch = |text: &str| fetch_newest(ctx, env, self.fetch, text);
-        self.signatures.verify_bytes(ctx, bytes, origin, &fetch)
-    }
-
-    /// Checks who signed a file of the machine, where the state says who must have.
-    ///
-    /// # Errors
-    /// Fails in Salt's words when nobody did who should.
-    pub(crate) fn verify_file_signature(
+    pub(crate) fn verify_signature(
         &self,
         ctx: &StateCtx<'_>,
         env: &str,
-        file: &Path,
-    ) -> Result<(), String> {
+        bytes: &[u8],
+    ) -> Result<(), StateError> {
         let Some(origin) = &self.signatures.content else { return Ok(()) };
         let fetch = |text: &str| fetch_newest(ctx, env, self.fetch, text);
-        self.signatures.verify_file(ctx, file, origin, &fetch)
+        self.signatures.verify_bytes(ctx, bytes, origin, &fetch).map_err(|why| {
+            self.remove_downloads(ctx, env);
+            StateError::new(format!("Failed checking new file's signature: {why}"))
+        })
+    }
+
+    /// Checks who signed an archive of the machine, where the state says who must have. A download that is refused is not kept.
+    ///
+    /// # Errors
+    /// Fails in Salt's words when nobody did who should.
+    pub(crate) fn verify_archive(
+        &self,
+        ctx: &StateCtx<'_>,
+        env: &str,
+        archive: &Path,
+    ) -> Result<(), StateError> {
+        let Some(origin) = &self.signatures.content else { return Ok(()) };
+        let fetch = |text: &str| fetch_newest(ctx, env, self.fetch, text);
+        self.signatures.verify_archive(ctx, archive, origin, &fetch).map_err(|why| {
+            self.remove_downloads(ctx, env);
+            StateError::new(format!("Failed verifying the source file's signature: {why}"))
+        })
     }
 
     /// The signatures that it must have.
@@ -243,7 +276,10 @@ impl FileSources {
     }
 
     /// The digest that is written for a source; nothing when there is none, or for one of the tree.
-    fn written_digest(
+    ///
+    /// # Errors
+    /// Fails in Salt's words when the list of digests cannot be had.
+    pub(crate) fn written_digest(
         &self,
         ctx: &StateCtx<'_>,
         env: &str,
@@ -444,7 +480,7 @@ pub(crate) fn source_digest(
     names: &DigestNames<'_>,
 ) -> Result<FileDigest, String> {
     let not_found = || format!("Source hash file {} not found", redact_logins(hash));
-    let list = match parse_location(hash) {
+    let mut list = match parse_location(hash) {
         ContentLocation::Tree(own, path) => {
             ctx.files.read(own.unwrap_or(env), path)?.ok_or_else(not_found)?.to_vec()
         }
@@ -459,7 +495,8 @@ pub(crate) fn source_digest(
     };
     if let Some(origin) = &names.signatures.digests {
         let get = |text: &str| fetch_newest(ctx, env, *fetch, text);
-        names.signatures.verify_bytes(ctx, &list, origin, &get)?;
+        // What stands beside a text that is signed is no part of the list.
+        list = names.signatures.signed_text(ctx, &list, origin, &get)?;
     }
     let list = String::from_utf8_lossy(&list);
     FileDigest::find_in_list(&list, names.hash_name, names.file, names.source)
@@ -471,6 +508,29 @@ fn fetch_newest(ctx: &StateCtx<'_>, env: &str, fetch: Downloader, text: &str) ->
     let fetch = Downloader { use_etag: true, ..fetch };
     let sources = FileSources { fetch, ..FileSources::without_verification(text.into()) };
     sources.find_source(ctx, env, text).map(|found| found.bytes.to_vec())
+}
+
+/// Refuses the signature of a list of digests where no such list is read.
+///
+/// # Errors
+/// Fails when there is none, or when nobody looks at it.
+pub(crate) fn verify_list_is_read(
+    signatures: &Signatures,
+    hash: Option<&str>,
+    skips_verification: bool,
+) -> Result<(), StateError> {
+    let is_digest =
+        |hash: &str| matches!(parse_location(hash), ContentLocation::Local(path) if !path.starts_with('/'));
+    let why = match hash {
+        _ if signatures.digests.is_none() => return Ok(()),
+        _ if skips_verification => "`skip_verify` says that no digest is compared: remove `skip_verify`",
+        None => "there is no `source_hash`: name the signed file of digests there",
+        Some(hash) if is_digest(hash) => {
+            "`source_hash` is a digest and no file of digests: name the signed file there"
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(StateError::new(format!("`source_hash_sig` has no effect: {why}, or remove `source_hash_sig`")))
 }
 
 fn parse_item(value: &Value) -> Option<FileSource> {

@@ -95,7 +95,35 @@ fn a_revision_that_no_fetch_brings_is_a_failure() {
     let said = apply_chunk(&state, &test_bed.scene());
     let words = format!("Fetch did not successfully retrieve rev 'deadbeef' from {from}");
     assert!(said.starts_with("false") && said.contains(&words), "{said}");
-    assert!(!said.contains("revision\":"), "{said}");
+    // It was cloned: what is there now is told.
+    let head = git(&from, "rev-parse HEAD");
+    assert!(said.contains(&format!(r#""revision":{{"old":null,"new":"{head}"}}"#)), "{said}");
+    // It was only fetched into: the head is where it was.
+    let said = apply_chunk(&state, &test_bed.scene());
+    assert!(said.contains(&words) && !said.contains("revision\":"), "{said}");
+}
+
+#[test]
+fn a_push_after_the_fetch_is_fetched_too() {
+    let test_bed = StateTestBed::new();
+    let (from, to) = (origin(&test_bed), test_bed.path("clone"));
+    let latest = chunk("git.latest", &from, &format!(r#"{{"target": "{to}"}}"#));
+    assert!(apply_chunk(&latest, &test_bed.scene()).starts_with("true"));
+    commit(&from);
+    // The first fetch is followed by a push at once.
+    let hook = format!("{to}/.git/hooks/reference-transaction");
+    let push = "git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m pushed";
+    let script = format!(
+        "#!/bin/sh\ncat >/dev/null\n[ \"$1\" = committed ] || exit 0\nrm -f '{hook}'\nunset GIT_DIR\ncd '{from}' && {push}\n"
+    );
+    std::fs::create_dir_all(format!("{to}/.git/hooks")).unwrap();
+    std::fs::write(&hook, script).unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let said = apply_chunk(&latest, &test_bed.scene());
+    assert!(!std::path::Path::new(&hook).exists(), "the push did not happen");
+    assert!(said.starts_with("true"), "{said}");
+    assert_eq!(git(&from, "log -1 --format=%s"), "pushed");
+    assert_eq!(git(&to, "rev-parse HEAD"), git(&from, "rev-parse HEAD"));
 }
 
 #[test]

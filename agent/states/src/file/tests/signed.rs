@@ -1,5 +1,9 @@
 //! Sources, lists of digests and archives with signatures of a real `gpg` and a real `openssl`.
 
+use std::io::{Read, Write};
+
+use super::super::cached::build_cached;
+use crate::ChunkArgs;
 use crate::testing::{StateTestBed, apply_chunk, chunk, preview_chunk};
 use zagent_host::{Machine, Tools};
 
@@ -138,4 +142,153 @@ fn signers_without_a_signature_and_unknown_backends_are_refused() {
     assert!(said.contains("no signature is given: add `signature` or `source_hash_sig`"), "{said}");
     let said = state(r#"{"source": "salt://a", "signature": true, "sig_backend": "sigstore"}"#);
     assert!(said.contains("Cannot verify signatures because the sigstore module was not loaded"), "{said}");
+}
+
+/// A file that begins and ends with a line that nobody signed.
+fn surround(file: &str, before: &str, after: &str) -> String {
+    let to = format!("{file}.around");
+    std::fs::write(&to, format!("{before}{}{after}", std::fs::read_to_string(file).unwrap())).unwrap();
+    to
+}
+
+#[test]
+fn text_around_an_inline_signature_is_never_used() {
+    let test_bed = StateTestBed::for_files();
+    let home = SignersHome::new(&test_bed);
+    let (evil, good) = (test_bed.path("evil"), test_bed.path("good"));
+    std::fs::write(&evil, "evil\n").unwrap();
+    std::fs::write(&good, "good\n").unwrap();
+    let sum_of = |file: &str| run("sha256sum", &[file]);
+    let sums = test_bed.path("sums");
+    std::fs::write(&sums, sum_of(&good)).unwrap();
+    let signed = home.sign("ann", "--clearsign", &sums);
+    let state = |source: &str, more: &str| {
+        let args = format!(r#"{{"source": "{source}", "gnupghome": "{}"{more}}}"#, home.0);
+        apply_chunk(&chunk("file.managed", &test_bed.path("d/f"), &args), &test_bed.scene())
+    };
+    let line = sum_of(&evil);
+    for (before, after) in [(line.as_str(), ""), ("", line.as_str())] {
+        let list = surround(&signed, before, after);
+        let by_list = format!(r#", "source_hash": "{list}", "source_hash_sig": true"#);
+        let refused = state(&evil, &by_list);
+        assert!(refused.starts_with("false") && !test_bed.exists("d/f"), "{refused}");
+        let refused = state(&surround(&signed, before, after), r#", "signature": true"#);
+        assert!(refused.contains("the file is not one clear-signed message from its first"), "{refused}");
+        assert!(!test_bed.exists("d/f"));
+        assert!(state(&good, &by_list).starts_with("true"));
+        std::fs::remove_file(test_bed.path("d/f")).unwrap();
+    }
+    assert!(state(&signed, r#", "signature": true"#).starts_with("true"));
+}
+
+#[test]
+fn a_template_is_rendered_only_when_its_source_is_signed() {
+    let test_bed = StateTestBed::for_files();
+    let home = SignersHome::new(&test_bed);
+    let source = test_bed.path("source");
+    std::fs::write(&source, "{{ a }}\n").unwrap();
+    let signature = home.sign("ann", "--detach-sign", &source);
+    let chunk = chunk(
+        "file.managed",
+        &test_bed.path("d/f"),
+        &format!(
+            r#"{{"source": "{source}", "template": "jinja", "context": {{"a": "b"}}, "signature": "{signature}", "gnupghome": "{}"}}"#,
+            home.0
+        ),
+    );
+    let right = apply_chunk(&chunk, &test_bed.scene());
+    assert!(right.starts_with("true"), "{right}");
+    // Whatever it would do, it would do at the first look already.
+    std::fs::write(&source, "{{ a }}{{ fail }}\n").unwrap();
+    for said in [preview_chunk(&chunk, &test_bed.scene()), apply_chunk(&chunk, &test_bed.scene())] {
+        assert!(said.contains("Failed checking new file's signature"), "{said}");
+    }
+}
+
+#[test]
+fn a_revoked_key_has_signed_nothing_and_each_signature_is_tried() {
+    let test_bed = StateTestBed::for_files();
+    let home = SignersHome::new(&test_bed);
+    let source = test_bed.path("source");
+    std::fs::write(&source, "text\n").unwrap();
+    let by = |user: &str| home.sign(user, "--detach-sign", &source);
+    let (ann, eve) = (by("ann"), by("eve"));
+    let state = |signatures: &str| {
+        let args = format!(
+            r#"{{"source": "{source}", "signature": [{signatures}], "gnupghome": "{}", "signed_by_any": ["{}", "{}"]}}"#,
+            home.0,
+            home.fingerprint("ann"),
+            home.fingerprint("eve")
+        );
+        apply_chunk(&chunk("file.managed", &test_bed.path("d/f"), &args), &test_bed.scene())
+    };
+    let revocation = format!("{}/openpgp-revocs.d/{}.rev", home.0, home.fingerprint("eve"));
+    let text = std::fs::read_to_string(&revocation).unwrap().replace(":-----BEGIN", "-----BEGIN");
+    std::fs::write(&revocation, text).unwrap();
+    home.gpg(&["--import", &revocation]);
+    let refused = state(&format!("\"{eve}\""));
+    assert!(refused.contains("None of the public keys listed in signed_by_any"), "{refused}");
+    assert!(!test_bed.exists("d/f"));
+    let right = state(&format!("\"/nowhere\", \"{eve}\", \"{ann}\""));
+    assert!(right.starts_with("true"), "{right}");
+}
+
+#[test]
+fn a_signature_that_nobody_would_check_is_refused() {
+    let test_bed = StateTestBed::for_files();
+    let state =
+        |args: &str| preview_chunk(&chunk("file.managed", &test_bed.path("d/f"), args), &test_bed.scene());
+    let table = [
+        (r#""source_hash": "/sums", "skip_verify": true"#, "remove `skip_verify`"),
+        (r#""keep_source": true"#, "there is no `source_hash`"),
+        (r#""source_hash": "md5=d41d8cd98f00b204e9800998ecf8427e""#, "is a digest and no file of digests"),
+    ];
+    for (more, why) in table {
+        let args = format!(r#"{{"source": "https://example.org/f", "source_hash_sig": true, {more}}}"#);
+        let said = state(&args);
+        assert!(said.contains("`source_hash_sig` has no effect: ") && said.contains(why), "{said}");
+        let cached = chunk("file.cached", "https://example.org/f", &args);
+        let refused = build_cached(&ChunkArgs::new(&cached)).err().unwrap().result.comment;
+        assert!(refused.contains(why), "{refused}");
+    }
+    let said = state(r#"{"source": "salt://f", "source_hash": "salt://sums", "source_hash_sig": true}"#);
+    assert!(said.contains("`source_hash_sig` has no effect on salt://f"), "{said}");
+    let cached = chunk("file.cached", "salt://f", r#"{"signature": true}"#);
+    let refused = build_cached(&ChunkArgs::new(&cached)).err().unwrap().result.comment;
+    assert!(refused.contains("`file.cached` does not check `signature`"), "{refused}");
+}
+
+/// Answers with these texts, one after the other.
+fn serve(texts: [&'static str; 2]) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for (stream, text) in listener.incoming().zip(texts) {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+            stream.write_all(format!("{head}{text}").as_bytes()).unwrap();
+        }
+    });
+    format!("http://{address}/f")
+}
+
+#[test]
+fn a_download_that_is_refused_is_asked_for_again() {
+    let test_bed = StateTestBed::for_files();
+    let home = SignersHome::new(&test_bed);
+    let source = test_bed.path("source");
+    std::fs::write(&source, "good\n").unwrap();
+    let signature = home.sign("ann", "--detach-sign", &source);
+    let args = format!(
+        r#"{{"source": "{}", "skip_verify": true, "signature": "{signature}", "gnupghome": "{}"}}"#,
+        serve(["evil\n", "good\n"]),
+        home.0
+    );
+    let chunk = chunk("file.managed", &test_bed.path("d/f"), &args);
+    assert!(apply_chunk(&chunk, &test_bed.scene()).contains("Failed checking new file's signature"));
+    let right = apply_chunk(&chunk, &test_bed.scene());
+    assert!(right.starts_with("true"), "{right}");
+    assert_eq!(std::fs::read_to_string(test_bed.path("d/f")).unwrap(), "good\n");
 }

@@ -112,14 +112,19 @@ impl GitLatest {
         Ok(wanted)
     }
 
-    /// What there is to do after what was done.
-    fn plan(&self, ctx: &StateCtx<'_>, progress: GitProgress) -> Result<GitPlan, StateError> {
+    /// What there is to do after what was done; without `may_fetch` a revision that is still not there is a failure.
+    fn plan(
+        &self,
+        ctx: &StateCtx<'_>,
+        progress: GitProgress,
+        may_fetch: bool,
+    ) -> Result<GitPlan, StateError> {
         let git = self.access.git(ctx)?;
         let place = self.target.dir_state(ctx)?;
         let wanted = self.remote_rev(&git)?;
         match place {
             TargetDirState::Repository if self.target.bare => self.plan_bare_update(&git, &wanted),
-            TargetDirState::Repository => self.plan_update(&git, &wanted, progress),
+            TargetDirState::Repository => self.plan_update(&git, &wanted, progress, may_fetch),
             place => self.plan_clone(place, &wanted),
         }
     }
@@ -209,6 +214,16 @@ impl GitLatest {
         Ok(plan)
     }
 
+    /// Puts right what the changes say of the revision when what should follow a clone or a fetch fails.
+    fn note_real_head(&self, git: &GitCli<'_>, progress: GitProgress, changes: &mut Map) {
+        // Where it was only fetched into, the head is where it was.
+        let had = changes.remove("revision").filter(|_| progress == GitProgress::Cloned);
+        let head = git.run_checked(Some(&self.target.path), &["rev-parse", "--verify", "--quiet", "HEAD"]);
+        if let (Some(_), Ok(head)) = (had, head) {
+            changes.insert("revision", old_new(None, Some(head.trim())));
+        }
+    }
+
     fn up_to_date(&self) -> String {
         format!("Repository {} is up-to-date", self.target.path.display())
     }
@@ -249,7 +264,7 @@ impl State for GitLatest {
     }
 
     fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let plan = self.plan(ctx, GitProgress::None)?;
+        let plan = self.plan(ctx, GitProgress::None, true)?;
         if plan.changes.is_empty() {
             return Ok(CheckResult::in_sync(plan.in_sync_comment));
         }
@@ -272,10 +287,10 @@ impl State for GitLatest {
         ctx.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
             // A clone or a fetch shows the rest of the way; then what is left is done.
             let mut progress = GitProgress::None;
-            for _ in 0..3 {
-                let plan = self.plan(ctx, progress).map_err(|f| {
-                    // It was fetched; the head is where it was.
-                    changes.remove("revision");
+            // Somebody may push between a fetch and the look after it: a second fetch brings that, too.
+            for may_fetch in [true, true, false] {
+                let plan = self.plan(ctx, progress, may_fetch).map_err(|f| {
+                    self.note_real_head(&git, progress, &mut changes);
                     failure_with_changes(&f.result.comment, &made, changes.clone())
                 })?;
                 for step in plan.steps.iter().filter(|s| !s.args.is_empty()) {
@@ -292,7 +307,9 @@ impl State for GitLatest {
                             changes.clone(),
                         ));
                     }
-                    made.push(step.done_comment.clone());
+                    if made.last() != Some(&step.done_comment) {
+                        made.push(step.done_comment.clone());
+                    }
                 }
                 let clones = plan.steps.first().is_some_and(|s| s.args.first().is_some_and(|a| a == "clone"));
                 if progress != GitProgress::Cloned {

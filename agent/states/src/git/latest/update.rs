@@ -17,6 +17,7 @@ impl GitLatest {
         git: &GitCli<'_>,
         wanted: &RemoteRev,
         progress: GitProgress,
+        may_fetch: bool,
     ) -> Result<GitPlan, StateError> {
         let mut local = LocalRepo::inspect(self, git, wanted)?;
         local.fresh = progress == GitProgress::Cloned;
@@ -42,7 +43,7 @@ impl GitLatest {
         self.plan_remote_url(&local, &mut plan);
         self.plan_tags(&local, wanted, &mut plan);
         let switches = local.switches.is_some();
-        if !local.has_commit && progress != GitProgress::None {
+        if !local.has_commit && !may_fetch {
             let url = redact_logins(&self.access.url);
             let words = format!("Fetch did not successfully retrieve rev '{}' from {url}", self.rev);
             return Err(StateError::new(words));
