@@ -1,5 +1,9 @@
 # Every step of CI has a recipe here.
 
+# The target of this machine, and the program that `just dist` builds for it.
+host := `rustc -vV | sed -n 's/^host: //p'`
+shipped := 'target' / host / 'dist/zagent'
+
 # List the recipes.
 default:
     @just --list
@@ -7,7 +11,9 @@ default:
 # Format and lints.
 check:
     cargo fmt --all --check
+    cargo fmt --manifest-path tests/bench/Cargo.toml --check
     cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --locked --manifest-path tests/bench/Cargo.toml --target-dir target/bench -- -D warnings
 
 # All tests.
 test *args:
@@ -61,11 +67,11 @@ advisories:
     cargo deny check advisories
 
 # The shipped program beside `floor`, `phys` and installed peers; writes docs/src/performance.md and its plot. `just dist` first.
-bench rounds='9' program='target/dist/zagent': bench-program
+bench rounds='9' program=shipped: bench-program
     target/bench/release/zagent-bench run {{ program }} {{ rounds }} docs/src/performance.md
 
 # The same ratios against their limits; writes nothing.
-bench-check rounds='5' program='target/dist/zagent': bench-program
+bench-check rounds='5' program=shipped: bench-program
     target/bench/release/zagent-bench check {{ program }} {{ rounds }}
 
 [private]
@@ -78,7 +84,7 @@ bench-compile:
 
 # The program that we ship, for the C library of this machine; about ten minutes.
 dist:
-    dist/build "$(rustc -vV | sed -n 's/^host: //p')"
+    dist/build {{ host }}
 
 # Packages of the static program in target/packages: .deb, .rpm, tarball; needs cargo-deb and cargo-generate-rpm.
 packages *args:

@@ -126,9 +126,13 @@ impl Cache {
         disk::sync_dir(&self.paths().generations())?;
         disk::failpoint("prune::moved").map_err(disk::io_error("remove", &gone))?;
         let spare = self.paths().spare_tree();
-        // By now it is durable that this is no generation any more, so its files may change.
-        if left == AfterRemoval::SpareTree && fs::symlink_metadata(&spare).is_err() {
-            disk::rename(&gone.join(TREE), &spare)?;
+        let tree = gone.join(TREE);
+        // By now it is durable that this is no generation any more, so its files may change. A damaged one may have no tree.
+        if left == AfterRemoval::SpareTree
+            && fs::symlink_metadata(&spare).is_err()
+            && fs::symlink_metadata(&tree).is_ok_and(|meta| meta.is_dir())
+        {
+            disk::rename(&tree, &spare)?;
         }
         disk::remove_all(&gone)
     }

@@ -35,19 +35,22 @@ pub(super) const fn script(shell: Shell) -> &'static str {
         Shell::Bash => {
             r#"# bash completion for zagent
 _zagent() {
-    local IFS=$'\n'
-    COMPREPLY=($("${COMP_WORDS[0]}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    local words
+    mapfile -t words < <("${COMP_WORDS[0]}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    COMPREPLY=()
+    if ((${#words[@]})); then mapfile -t COMPREPLY < <(printf '%q\n' "${words[@]}"); fi
 }
 complete -o default -F _zagent zagent
 "#
         }
         Shell::Fish => {
             r"# fish completion for zagent
-function __zagent_words
+function __zagent_ask
     set -l typed (commandline -opc)
-    $typed[1] complete -- $typed[2..-1] (commandline -ct) 2>/dev/null
+    set -g __zagent_words ($typed[1] complete -- $typed[2..-1] (commandline -ct) 2>/dev/null)
+    set -q __zagent_words[1]
 end
-complete -c zagent -f -n 'count (__zagent_words) >/dev/null' -a '(__zagent_words)'
+complete -c zagent -f -n __zagent_ask -a '$__zagent_words'
 "
         }
         Shell::Zsh => {

@@ -79,15 +79,20 @@ fn parameter_schema(parameter: &StateParameter) -> Value {
     let words: Vec<&str> = parameter.kinds.allowed_words().collect();
     let is_words_only = kinds.len() == words.len();
     let mut types = vec!["null", "boolean"];
-    for kind in kinds {
-        match kind {
+    for kind in &kinds {
+        match *kind {
             "any" => return Value::Object(schema),
-            "bool" => types.push("string"),
+            // 0 and 1 are false and true.
+            "bool" => types.extend(["string", "number"]),
             "list" => types.push("array"),
-            "map" => types.push("object"),
+            // A list of mappings is one mapping.
+            "map" => types.extend(["object", "array"]),
             // A number may come as a text, and a text may look like a number.
             _ => types.extend(["string", "number"]),
         }
+    }
+    if kinds.contains(&"map") && !kinds.contains(&"list") {
+        schema.insert("items".into(), json!({"type": "object"}));
     }
     types.sort_unstable();
     types.dedup();

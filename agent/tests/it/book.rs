@@ -162,13 +162,16 @@ fn write(home: &Path, path: &str, content: &str) {
     fs::write(path, content.replace(HOME, home.to_str().unwrap())).unwrap();
 }
 
+/// Seconds a command may take; one that waits for something ends after them, and the page then shows something else.
+const PATIENCE: &str = "180";
+
 /// What a command prints on both streams, with a line for an exit code that is not 0.
 fn run(home: &TempDir, command: &str, variables: &[(&str, &str)]) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_zagent")).parent().unwrap();
     let place = home.path().to_str().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let output = Command::new("sh")
-        .args(["-c", &format!("exec 2>&1\n{}", command.replace(HOME, place))])
+    let output = Command::new("timeout")
+        .args(["-k", "5", PATIENCE, "sh", "-c", &format!("exec 2>&1\n{}", command.replace(HOME, place))])
         .current_dir(home.path())
         .env_clear()
         .env("PATH", path)

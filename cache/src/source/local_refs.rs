@@ -56,7 +56,9 @@ fn git_dir(repository: &Path) -> Option<PathBuf> {
         meta.is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw())
     };
     let parts = ["objects", "refs"].map(|part| dir.join(part));
-    if !is_ours(repository) || !is_ours(&dir) || !parts.iter().all(|part| is_ours(part)) {
+    let heads = dir.join(HEADS.trim_end_matches('/'));
+    let are_heads_plain = fs::symlink_metadata(&heads).is_err() || is_ours(&heads);
+    if !is_ours(repository) || !is_ours(&dir) || !are_heads_plain || !parts.iter().all(|part| is_ours(part)) {
         return None;
     }
     if !dir.join("HEAD").is_file() || dir.join("commondir").exists() {
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(read(&["refs/heads/none"]).unwrap(), []);
         assert_eq!(read(&["refs/tags/v1"]), None);
         type Change = (&'static str, fn(&Path));
-        let changes: [Change; 8] = [
+        let changes: [Change; 9] = [
             ("a symbolic ref", |dir| {
                 fs::write(dir.join("refs/heads/main"), "ref: refs/heads/old\n").unwrap();
             }),
@@ -153,6 +155,10 @@ mod tests {
             ("a symlink", |dir| {
                 fs::remove_file(dir.join("refs/heads/main")).unwrap();
                 std::os::unix::fs::symlink("old", dir.join("refs/heads/main")).unwrap();
+            }),
+            ("a symlink for all branches", |dir| {
+                fs::rename(dir.join("refs/heads"), dir.join("elsewhere")).unwrap();
+                std::os::unix::fs::symlink("../elsewhere", dir.join("refs/heads")).unwrap();
             }),
             ("a reftable", |dir| {
                 fs::write(dir.join("config"), "[Extensions]\n\trefStorage = reftable\n").unwrap();

@@ -14,7 +14,9 @@
 //! (held by `a_spare_tree_is_believed_in_nothing`, `damage_does_not_spread_to_the_next_generation`).
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gix::ObjectId;
@@ -85,7 +87,7 @@ struct SharedFiles<'w> {
 }
 
 /// The names of a directory of the spare tree: their types and inodes.
-type SpareNames = HashMap<String, (FileType, u64)>;
+type SpareNames = HashMap<OsString, (FileType, u64)>;
 
 impl<'w, F> TreeWriter<'w, F> {
     pub(super) fn new(
@@ -137,7 +139,7 @@ impl<'w, F> TreeWriter<'w, F> {
         let mut spare = spare_names(place).map_err(disk::io_error("read the directory", &at))?;
         let wanted = self.known.children(dir).to_vec();
         for (name, wanted) in wanted {
-            let (found, path) = (spare.remove(name), wanted.path);
+            let (found, path) = (spare.remove(OsStr::new(name)), wanted.path);
             match wanted.entry {
                 ListingEntry::Dir => {
                     let inner = self.enter_dir(path, (place, name), found)?;
@@ -153,7 +155,7 @@ impl<'w, F> TreeWriter<'w, F> {
             }
         }
         for name in spare.keys() {
-            self.written.note_name(&join_path(dir, name));
+            self.written.note_name(&join_path(dir, &name.to_string_lossy()));
             disk::remove_all(&at.join(name))?;
         }
         Ok(())
@@ -306,7 +308,7 @@ fn can_share(path: &str, record: &FileRecord, wanted: &WantedFile) -> bool {
 fn spare_names(dir: &OwnedFd) -> std::io::Result<SpareNames> {
     let mut names = SpareNames::new();
     each_name(dir, |name, kind, inode| {
-        names.insert(name.to_string_lossy().into_owned(), (kind, inode));
+        names.insert(OsStr::from_bytes(name.to_bytes()).to_owned(), (kind, inode));
     })?;
     Ok(names)
 }

@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests use the machine directly")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -114,12 +116,15 @@ fn damage_does_not_spread_to_the_next_generation() {
 #[test]
 fn a_spare_tree_is_believed_in_nothing() {
     type SpareCase = (&'static str, fn(&Path));
-    let cases: [SpareCase; 9] = [
+    let cases: [SpareCase; 10] = [
         ("a file with other content", |tree| {
             fs::remove_file(tree.join("states/web/init.sls")).unwrap();
             fs::write(tree.join("states/web/init.sls"), "evil\n").unwrap();
         }),
         ("a file too many", |tree| fs::write(tree.join("states/evil.sls"), "evil").unwrap()),
+        ("a file too many whose name is not UTF-8", |tree| {
+            fs::write(tree.join("states").join(OsStr::from_bytes(b"evil\xff.sls")), "evil").unwrap();
+        }),
         ("a directory too many", |tree| fs::create_dir_all(tree.join("states/evil/deep")).unwrap()),
         ("a symlink for a file", |tree| {
             fs::remove_file(tree.join("states/run")).unwrap();
@@ -151,6 +156,8 @@ fn a_spare_tree_is_believed_in_nothing() {
         spoil(&spare(&site));
         let commit = commit(&mut scratch, next);
         let new = site.publish(scratch.path(), &commit).unwrap();
+        let names = |dir: &str| fs::read_dir(new.tree_dir().join(dir)).unwrap().count();
+        assert_eq!((names(""), names("states")), (2, 4), "{what}: a name stays");
         new.check(CheckDepth::Quick).unwrap_or_else(|error| panic!("{what}: {error}"));
         new.check(CheckDepth::Full).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(fs::symlink_metadata(spare(&site)).is_err(), "{what}: the spare tree is used up");
@@ -164,6 +171,27 @@ fn without_space_there_is_no_spare_tree() {
     site.cache.gc_beyond(1).unwrap();
     assert!(!spare(&site).exists());
     let _whole = site.current();
+}
+
+#[test]
+fn a_generation_without_a_tree_is_removed() {
+    for link in [false, true] {
+        let mut scratch = ScratchRepo::new();
+        let site = CacheSite::new();
+        for number in 0..4 {
+            let commit = commit(&mut scratch, number);
+            assert!(site.publish(scratch.path(), &commit).is_ok());
+        }
+        let oldest = site.cache.list().unwrap().remove(0);
+        let tree = oldest.tree_dir().to_owned();
+        fs::remove_dir_all(&tree).unwrap();
+        if link {
+            symlink("/etc", &tree).unwrap();
+        }
+        assert_eq!(site.cache.gc().unwrap(), [oldest.name()]);
+        assert!(!tree.exists() && fs::symlink_metadata(spare(&site)).is_err(), "{link}");
+        let _whole = site.current();
+    }
 }
 
 #[test]

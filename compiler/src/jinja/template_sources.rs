@@ -51,7 +51,7 @@ pub(crate) struct TemplateName {
 
 impl TemplateName {
     pub(crate) fn text(&self) -> String {
-        let mark = if self.marked { "m" } else { "" };
+        let mark = self.marked.then_some(MARKED).map(String::from).unwrap_or_default();
         format!("{}{mark}\0{}\0{}", self.syntax, self.env, self.path)
     }
 
@@ -63,16 +63,18 @@ impl TemplateName {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '\0');
         let (head, env, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let digits = head.trim_end_matches('m');
+        let digits = head.trim_end_matches([MARKED, REPEATED]);
         Some(Self {
             syntax: digits.parse().ok()?,
-            marked: digits.len() < head.len(),
+            marked: head.ends_with(MARKED),
             env: env.to_owned(),
             path: path.to_owned(),
         })
     }
 }
 
+/// The mark of the name of a source whose lines are marked.
+const MARKED: char = 'm';
 /// The mark of the name of a source that is rendered again.
 const REPEATED: char = 'r';
 

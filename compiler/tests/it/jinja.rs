@@ -174,6 +174,25 @@ fn plain_text_is_its_own_source() {
     assert_eq!(map.origin(2), Some(("web/init.sls", 2)));
 }
 
+#[test]
+fn an_error_in_a_later_render_of_a_source_has_its_place() {
+    let files = [("lib/m.jinja", "{% macro m(x) %}\n{{ x + 1 }}\n{% endmacro %}")];
+    let files = files.iter().map(|(path, text)| ((*path).to_string(), (*text).to_string())).collect();
+    let engine = engine(files, &Value::empty_map(), &CompileOptions::default());
+    let source = "{% from 'lib/m.jinja' import m %}\na: {{ m(x) }}\nb: {{ x - y }}\n";
+    let render = |x: i64, y: &str| {
+        let vars = [("x", Value::from(x)), ("y", Value::from_json_str(y).unwrap())];
+        engine.render(&template(source), &vars.map(|(name, value)| (name, to_template(&value))))
+    };
+    // The second render compiles the source under its other name, the third finds it there.
+    for x in 1..4 {
+        assert_eq!(render(x, "0").unwrap(), format!("\na: \n{}\n\nb: {x}\n", x + 1));
+        let fault = told(&render(x, "\"text\"").unwrap_err());
+        let place = "web/init.sls:3:9: ZA0110: unsupported operand types for -: 'int' and 'str'";
+        assert_eq!(fault, format!("{place}\n| b: {{{{ x - y }}}}\n|         ^"), "render {x}");
+    }
+}
+
 /// The code that ends a render under small limits.
 fn ends_with(source: &str, files: &[(&str, &str)]) -> String {
     let mut options = CompileOptions::default();

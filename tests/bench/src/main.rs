@@ -5,6 +5,8 @@
 //!     zagent-bench check ZAGENT [ROUNDS]          fail when a ratio is above its limit
 //!     zagent-bench floor|phys …                   a yardstick
 
+#![allow(clippy::disallowed_methods, reason = "measures the machine: it owns its clock, processes and files")]
+
 mod budget;
 mod floor;
 mod measure;

@@ -64,7 +64,7 @@ fn next_words(
         _ if prefix.starts_with('-') => options(place.command),
         _ => arguments(&place, prefix, existing),
     };
-    found.retain(|word| word.starts_with(prefix) && !word.contains(['\n', '\r']));
+    found.retain(|word| word.starts_with(prefix) && !word.contains(char::is_control));
     found.sort();
     found.dedup();
     found
@@ -157,7 +157,9 @@ mod tests {
         root.build();
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let mut existing = |path: &str, argument: &str| match (path, argument) {
-            ("history", "run") => vec!["20261118T1".to_owned(), "20261117T1".to_owned()],
+            ("history", "run") => {
+                ["20261118T1", "20261117T1", "2026\u{1b}[2J", "2026\t1"].map(str::to_owned).to_vec()
+            }
             ("state.apply", "words") | (_, "sls") => vec!["web".to_owned(), "web.tls".to_owned()],
             _ => Vec::new(),
         };
@@ -174,6 +176,7 @@ mod tests {
         assert_eq!(complete("run --out=j"), ["--out=json"]);
         assert_eq!(complete("run --out = j"), ["json"], "as bash says it");
         assert_eq!(complete("-v --color al show to"), ["top"]);
+        assert_eq!(complete("history 2026"), ["20261117T1", "20261118T1"], "no control characters");
         assert_eq!(complete("history 20261118"), ["20261118T1"]);
         assert_eq!(complete("state.apply web web."), ["web.tls"]);
         assert_eq!(complete("run --sls web,web.t"), ["web,web.tls"]);

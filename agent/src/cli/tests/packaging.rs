@@ -1,5 +1,8 @@
 //! What packages are made of: manual pages, completions, the version, and the installation of the bare binary.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use super::{ExitStatus, Tree, alone, zagent};
 
 #[test]
@@ -95,4 +98,61 @@ fn the_bare_binary_installs_and_removes_itself_below_a_directory() {
     let said = zagent(&["self", "install", "--destdir", &destdir], tree.dir.path());
     assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
     assert!(said.err.contains("apt install zagent"), "{}", said.err);
+}
+
+/// Names that a shell would expand or split.
+const UNUSUAL: &[&str] = &["$(id)", "/etc/*", "a b", "it's", "plain", "x;y"];
+
+/// A directory with a program `zagent` that answers with these words, and with the completion script of a shell.
+fn completing(shell: &str, words: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("script"), alone(&["completions", shell]).out).unwrap();
+    std::fs::write(
+        dir.path().join("words"),
+        words.iter().map(|word| format!("{word}\n")).collect::<String>(),
+    )
+    .unwrap();
+    let program = dir.path().join("zagent");
+    std::fs::write(&program, "#!/bin/sh\necho \"$*\" >> calls\nexec cat words\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+/// What a shell prints in a directory.
+fn said_by(shell: &[&str], dir: &std::path::Path) -> Vec<String> {
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).current_dir(dir).env("PATH", path).env("HOME", dir);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_inserts_each_word_as_it_is() {
+    let tab = ". ./script; COMP_WORDS=(zagent run ''); COMP_CWORD=2; _zagent; echo ${#COMPREPLY[@]}; \
+        eval \"printf '%s\\n' ${COMPREPLY[*]}\"";
+    for words in [UNUSUAL, &["plain"]] {
+        let dir = completing("bash", words);
+        let said = said_by(&["bash", "-c", tab], dir.path());
+        assert_eq!(said[0], words.len().to_string());
+        assert_eq!(said[1..], *words);
+        assert_eq!(std::fs::read_to_string(dir.path().join("calls")).unwrap(), "complete -- run \n");
+    }
+    // Without a word, bash completes files.
+    let dir = completing("bash", &[]);
+    assert_eq!(said_by(&["bash", "-c", tab], dir.path())[0], "0");
+}
+
+#[test]
+fn fish_asks_once_and_offers_each_word_as_it_is() {
+    let is_there = Command::new("fish").arg("--version").output().is_ok_and(|output| output.status.success());
+    assert!(is_there || std::env::var_os("CI").is_none(), "there is no fish");
+    if !is_there {
+        return;
+    }
+    let dir = completing("fish", UNUSUAL);
+    let tab = "source script; complete -C 'zagent run '";
+    assert_eq!(said_by(&["fish", "--no-config", "-c", tab], dir.path()), UNUSUAL);
+    assert_eq!(std::fs::read_to_string(dir.path().join("calls")).unwrap(), "complete -- run \n");
 }
