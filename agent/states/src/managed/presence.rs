@@ -78,12 +78,16 @@ pub fn fingerprint(
         }
         ("cron", Some(Removal::State { function, name, args })) => {
             let arg = |key: &str| args.as_map().and_then(|args| args.get(key)).map(name_text);
-            let (user, identifier) = (arg("user").unwrap_or_else(|| "root".into()), arg("identifier"));
+            let user = arg("user").unwrap_or_else(|| "root".into());
+            // `cron.present` marks a job with its command when no identifier is given.
+            let identifier = arg("identifier").unwrap_or_else(|| name.clone());
             let text = crontab::read_crontab(&ctx.tools(), &user)?.unwrap_or_default();
-            if function == "cron.env_absent" {
-                return Ok(digest(&crontab::variable_text(&text, name)));
-            }
-            Ok(digest(&crontab::job_text(&text, name, identifier.as_deref())))
+            let lines = match function == "cron.env_absent" {
+                true => crontab::variable_text(&text, name),
+                false => crontab::job_text(&text, name, Some(&identifier)),
+            };
+            // What is not found was not left so.
+            Ok(digest(&lines).filter(|_| !lines.is_empty()))
         }
         _ => Ok(None),
     }
