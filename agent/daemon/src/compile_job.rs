@@ -61,6 +61,8 @@ pub struct PlanWithPillar {
     pub plan: Plan,
     /// The pillar.
     pub pillar: Value,
+    /// True when it holds all that the compile job asks for; false for single chunks, a part of it, or nothing.
+    pub is_complete: bool,
 }
 
 /// What to do with the plan cache.
@@ -90,7 +92,7 @@ impl CompileJob {
         let planned = match kept {
             Some(CachedPlan { plan, pillar }) => {
                 self.rendered.allow(RenderedTextsUse { load: true, save: cache.save });
-                PlanWithPillar { plan, pillar }
+                PlanWithPillar { plan, pillar, is_complete: true }
             }
             None => return self.finish_plan(self.compile_quietly()?, cache, messages),
         };
@@ -119,7 +121,7 @@ impl CompileJob {
                 self.save_plan(&compiled.plan, &pillar);
             }
         }
-        let planned = PlanWithPillar { plan: compiled.plan, pillar };
+        let planned = PlanWithPillar { plan: compiled.plan, pillar, is_complete: true };
         declared_resources::report_wrong_declaration(self, &planned.pillar, messages);
         empty_plan::explain_empty_plan(self, &planned, messages)?;
         Ok(planned)

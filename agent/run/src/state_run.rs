@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "a run has a start and a duration")]
 
 mod managed_run;
+mod pruning;
 mod revert;
 
 use std::os::unix::fs::DirBuilderExt;

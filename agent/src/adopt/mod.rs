@@ -17,7 +17,8 @@ use zagent_states::managed::managed_things;
 pub struct Overwrite<'r> {
     /// The state.
     pub outcome: &'r StateOutcome,
-    /// The files and links that it would change or remove; empty for what is no file.
+    /// The files and links that it would change or remove, and directories that it would take away; empty for what is no
+    /// file.
     pub paths: Vec<PathBuf>,
 }
 
@@ -36,10 +37,19 @@ pub fn overwrites<'r>(plan: &Plan, report: &'r RunReport) -> Vec<Overwrite<'r>> 
         paths.sort();
         paths.dedup();
         let is_about_files = !paths.is_empty();
-        paths.retain(|path| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_dir()));
+        let goes = |path: &Path| takes_directory_away(outcome, path);
+        paths.retain(|path| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_dir() || goes(path)));
         (!is_about_files || !paths.is_empty()).then_some(Overwrite { outcome, paths })
     });
     found.collect()
+}
+
+/// True when a state puts nothing, a link or a file in the place of a directory: all that is in it goes. A state that
+/// manages a directory changes only its owner and mode, or names the files in it that it changes.
+fn takes_directory_away(outcome: &StateOutcome, path: &Path) -> bool {
+    outcome.state == "file"
+        && !matches!(outcome.fun.as_str(), "directory" | "recurse")
+        && Path::new(&outcome.name).components().eq(path.components())
 }
 
 fn declared_paths(chunk: &zagent_compiler::Chunk) -> Vec<PathBuf> {
@@ -51,7 +61,7 @@ fn declared_paths(chunk: &zagent_compiler::Chunk) -> Vec<PathBuf> {
     paths
 }
 
-/// Copies files and links below a new directory, at the paths that they have on the host. Says how many.
+/// Copies files, links and directories with all that is in them below a new directory, at the paths that they have on the host. Says how many.
 ///
 /// # Errors
 /// Fails when the directory exists or something cannot be copied, with its path.
@@ -65,32 +75,59 @@ pub fn back_up(overwrites: &[Overwrite<'_>], dir: &Path) -> Result<usize, (PathB
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(failed(dir))?;
     let mut count = 0;
     for path in overwrites.iter().flat_map(|one| &one.paths) {
-        count += usize::from(copy(path, dir).map_err(failed(path))?);
+        count += copy(path, dir).map_err(failed(path))?;
     }
     Ok(count)
 }
 
-/// Copies one file or link with its owner and mode; false when it was copied already.
-fn copy(path: &Path, dir: &Path) -> io::Result<bool> {
+/// Copies what stands at a path, with owner and mode; says how many files and links that are.
+fn copy(path: &Path, dir: &Path) -> io::Result<usize> {
     let below: PathBuf = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
     let target = dir.join(below);
-    if fs::symlink_metadata(&target).is_ok() {
-        return Ok(false);
-    }
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent)?;
     }
+    let mut count = 0;
+    copy_entry(path, &target, (dir, &mut count))?;
+    Ok(count)
+}
+
+/// Copies an entry, and what is in a directory; what was copied already stays.
+fn copy_entry(path: &Path, target: &Path, (dir, count): (&Path, &mut usize)) -> io::Result<()> {
     let meta = fs::symlink_metadata(path)?;
+    if meta.is_dir() {
+        // The copies may lie inside of what is copied.
+        if fs::canonicalize(path)? == fs::canonicalize(dir)? {
+            return Ok(());
+        }
+        if fs::symlink_metadata(target).is_err() {
+            fs::create_dir(target)?;
+        }
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            copy_entry(&entry.path(), &target.join(entry.file_name()), (dir, &mut *count))?;
+        }
+        chown(target, Some(meta.uid()), Some(meta.gid()))?;
+        return fs::set_permissions(target, meta.permissions());
+    }
+    if fs::symlink_metadata(target).is_err() {
+        *count += usize::from(copy_leaf(path, target, &meta)?);
+    }
+    Ok(())
+}
+
+/// Copies a file or a link; false for pipes, sockets and devices.
+fn copy_leaf(path: &Path, target: &Path, meta: &fs::Metadata) -> io::Result<bool> {
     if meta.is_symlink() {
-        symlink(fs::read_link(path)?, &target)?;
-        lchown(&target, Some(meta.uid()), Some(meta.gid()))?;
+        symlink(fs::read_link(path)?, target)?;
+        lchown(target, Some(meta.uid()), Some(meta.gid()))?;
         return Ok(true);
     }
     if !meta.is_file() {
         return Ok(false);
     }
-    fs::copy(path, &target)?;
-    chown(&target, Some(meta.uid()), Some(meta.gid()))?;
-    fs::set_permissions(&target, meta.permissions())?;
+    fs::copy(path, target)?;
+    chown(target, Some(meta.uid()), Some(meta.gid()))?;
+    fs::set_permissions(target, meta.permissions())?;
     Ok(true)
 }

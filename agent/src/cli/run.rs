@@ -222,7 +222,7 @@ impl RunArgs {
             ui.message("Nothing was changed.");
             return Ok(ExitStatus::Success);
         }
-        let nothing = PlanWithPillar { plan: Plan::default(), pillar: Value::Null };
+        let nothing = PlanWithPillar { plan: Plan::default(), pillar: Value::Null, is_complete: false };
         run_plan(&job, &nothing, &order, &self.report, ui)
     }
 

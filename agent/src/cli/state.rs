@@ -266,7 +266,7 @@ fn run_chunk(
     ui: &mut Ui<'_>,
 ) -> Result<ExitStatus, AgentError> {
     let plan = job.compiler.plan_for_chunks(vec![chunk])?;
-    let planned = PlanWithPillar { plan, pillar: job.compiler.pillar()? };
+    let planned = PlanWithPillar { plan, pillar: job.compiler.pillar()?, is_complete: false };
     run_plan(job, &planned, order, args, ui)
 }
 

@@ -52,6 +52,13 @@ impl RecordedStates {
         self.states.is_empty()
     }
 
+    /// An id that no other state has, for things that may have the same name.
+    fn unique_id(&self, id: &str) -> String {
+        let numbered = (2..).map(|n| format!("{id} {n}"));
+        let free = std::iter::once(id.to_owned()).chain(numbered).find(|id| !self.states.contains(id));
+        free.unwrap_or_default()
+    }
+
     fn add(&mut self, id: &str, function: &str, args: Vec<(&str, Value)>) {
         let args: Value =
             args.into_iter().map(|(key, value)| Value::from(Map::from_iter([(key, value)]))).collect();
@@ -182,7 +189,9 @@ impl RecordHost<'_> {
         for variable in list("env") {
             let text = |key: &str| variable.get(key).map(name_text).unwrap_or_default();
             let args = vec![("value", text("value").into()), ("user", user.into())];
-            states.add(&text("name"), "cron.env_present", args);
+            let args = [vec![("name", text("name").into())], args].concat();
+            let id = states.unique_id(&format!("{user}: {}", text("name")));
+            states.add(&id, "cron.env_present", args);
         }
         let pre = found.as_map().and_then(|all| all.get("pre"));
         let is_job = |line: &&Value| {
@@ -199,7 +208,8 @@ impl RecordHost<'_> {
                  `# Lines below here are managed by Salt`"
             ));
         }
-        if list("crons").is_empty() && list("special").is_empty() && others == 0 {
+        let is_managed = ["crons", "special", "env"].iter().any(|key| !list(key).is_empty());
+        if !is_managed && others == 0 {
             return Err(missing("crontab of", user, "is empty"));
         }
         Ok(())
@@ -224,9 +234,26 @@ fn add_job(user: &str, job: &Map, states: &mut RecordedStates) {
     }
     let command = text("cmd").unwrap_or_default();
     args.push(("name", command.as_str().into()));
-    states.add(&format!("{user}: {}", text("identifier").unwrap_or(command)), "cron.present", args);
+    let id = states.unique_id(&format!("{user}: {}", text("identifier").unwrap_or(command)));
+    states.add(&id, "cron.present", args);
 }
 
 fn missing(kind: &str, name: &str, what: &str) -> AgentError {
     AgentError::failed(format!("the {kind} `{name}` {what} on this host"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_jobs_with_one_command_have_ids_of_their_own() {
+        let mut states = RecordedStates::default();
+        for hour in ["1", "2", "3"] {
+            let job = Map::from_iter([("cmd", "/bin/x"), ("hour", hour)]);
+            add_job("root", &job, &mut states);
+        }
+        let ids: Vec<String> = states.states.iter().map(|(id, _)| name_text(id)).collect();
+        assert_eq!(ids, ["root: /bin/x", "root: /bin/x 2", "root: /bin/x 3"]);
+    }
 }

@@ -112,6 +112,13 @@ impl UndoNote {
         serde_json::from_value(data.clone()).ok()
     }
 
+    /// For a note from before a change of this thing: true when it was not there.
+    #[must_use]
+    pub fn was_absent(&self, kind: &str, name: &str) -> Option<bool> {
+        let UndoSnapshot::Before(how) = &self.snapshot else { return None };
+        (self.thing == kind && self.key.as_str() == Some(name)).then_some(*how == Value::Null)
+    }
+
     /// What it is about, such as `service ssh`.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -39,7 +39,7 @@ impl PlanRun<'_> {
         }
         let (job, settings) = (self.job, &self.job.settings.run.prune);
         let source = job.source.clone()?;
-        let is_whole = job.want == CompileTarget::Highstate && job.is_own_node;
+        let is_whole = self.is_whole();
         let prune = match &self.order.prune {
             Some(flags) => PruneOptions {
                 kinds: if flags.kinds.is_empty() { settings.types.clone() } else { flags.kinds.clone() },
@@ -55,10 +55,16 @@ impl PlanRun<'_> {
         Some(ManagedScope { source, is_whole, prune })
     }
 
+    /// True when all states of this node run: what they do not manage is an orphan. A single state, an SLS or another node
+    /// says nothing of the rest of the host.
+    fn is_whole(&self) -> bool {
+        self.planned.is_complete && self.job.want == CompileTarget::Highstate && self.job.is_own_node
+    }
+
     /// Refuses `--prune` where it cannot mean anything.
     pub(super) fn reject_prune_misuse(&self) -> Result<(), AgentError> {
         let Some(flags) = &self.order.prune else { return Ok(()) };
-        if self.job.want != CompileTarget::Highstate || !self.job.is_own_node {
+        if !self.is_whole() {
             return Err(AgentError::usage_hint(
                 "`--prune` compares all states of this node with the runs before",
                 "omit `--sls`, `--id`, `--grains`, `--node` and `--pillar-data`",

@@ -58,7 +58,7 @@ pub(super) fn run_package(agent: &ResourceAgent, package: RunPackage) -> Result<
         source: None,
         is_own_node: false,
     };
-    let planned = PlanWithPillar { plan, pillar: Value::from(wanted.pillar.clone()) };
+    let planned = PlanWithPillar { plan, pillar: Value::from(wanted.pillar.clone()), is_complete: false };
     let place = RunPlace { run: wanted.run.clone(), mask: run_mask(&wanted, &planned), manager: None };
     let run = PlanRun {
         job: &job,

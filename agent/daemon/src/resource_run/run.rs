@@ -62,10 +62,13 @@ impl PlanRequest {
             }
             Self::Single(chunk) => (job.compiler.plan_for_chunks(vec![(**chunk).clone()])?, Vec::new()),
             Self::Revert => {
-                return Ok((PlanWithPillar { plan: Plan::default(), pillar: Value::Null }, Vec::new()));
+                let nothing =
+                    PlanWithPillar { plan: Plan::default(), pillar: Value::Null, is_complete: false };
+                return Ok((nothing, Vec::new()));
             }
         };
-        Ok((PlanWithPillar { plan, pillar: job.compiler.pillar()? }, warnings))
+        let is_complete = matches!(self, Self::Tree);
+        Ok((PlanWithPillar { plan, pillar: job.compiler.pillar()?, is_complete }, warnings))
     }
 }
 
@@ -151,7 +154,7 @@ pub fn run_on_targets(run: TargetRun<'_>, output: &mut dyn RunOutput) -> Result<
             warnings.iter().for_each(|warning| output.compile_warning(warning));
             planned
         }
-        _ => PlanWithPillar { plan: Plan::default(), pillar: run.set.pillar.clone() },
+        _ => PlanWithPillar { plan: Plan::default(), pillar: run.set.pillar.clone(), is_complete: false },
     };
     let context = NodeContext::new(job, run.set);
     let run = TargetRun { planned: None, ..run };

@@ -4,6 +4,8 @@
 //! for before the run and was not there. A run that changes nothing does not write the record (held by
 //! `nothing_unmanaged_is_ever_touched`, `a_run_without_changes_does_not_write_the_record`).
 
+mod declared_entries;
+mod made;
 mod record;
 mod update;
 
@@ -12,8 +14,11 @@ use std::path::Path;
 
 use zagent_compiler::{Chunk, Plan, name_text};
 use zagent_config::Value;
-use zagent_states::managed::{ManagedThing, PRUNABLE_KINDS, ThingName, managed_things};
+use zagent_states::managed::{
+    ManagedThing, PRUNABLE_KINDS, ThingName, lexical_path, managed_things, package_base,
+};
 
+pub(crate) use declared_entries::DeclaredEntries;
 pub use record::{ManagedEntry, RecordError, orphan_count};
 pub(crate) use record::{ManagedRecord, RecordHeader};
 pub(crate) use update::{Identities, RecordUpdate, things_before};
@@ -46,6 +51,8 @@ pub(crate) struct PlanThings {
     pub(crate) things: Vec<(usize, ManagedThing)>,
     /// Kind (or `path`) and name.
     identities: BTreeSet<(String, String)>,
+    /// Names of packages without their architecture.
+    packages: BTreeSet<String>,
     /// Directories whose files come from elsewhere: what is in them is managed by the state as a whole.
     trees: Vec<String>,
     is_empty: bool,
@@ -59,12 +66,21 @@ impl PlanThings {
             .flat_map(|(index, chunk)| managed_things(chunk).into_iter().map(move |thing| (index, thing)))
             .collect();
         let identities = things.iter().map(|(_, managed)| owned_identity(&managed.thing)).collect();
+        let packages = things.iter().filter(|(_, managed)| managed.thing.kind == "pkg");
+        let packages = packages.map(|(_, managed)| package_base(&managed.thing.name).to_owned()).collect();
         let trees = plan.chunks.iter().filter_map(managed_tree).collect();
-        Self { things, identities, trees, is_empty: plan.chunks.is_empty() }
+        Self { things, identities, packages, trees, is_empty: plan.chunks.is_empty() }
     }
 
     pub(crate) fn declares(&self, thing: &ThingName) -> bool {
         self.identities.contains(&owned_identity(thing))
+            || thing.kind == "pkg" && self.packages.contains(package_base(&thing.name))
+    }
+
+    /// The paths that states manage.
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        let named = self.identities.iter().filter(|(kind, _)| kind == "path").map(|(_, name)| name.as_str());
+        named.chain(self.trees.iter().map(String::as_str))
     }
 
     /// True when a state of the plan manages what stands at the path, or something below it.
@@ -110,7 +126,8 @@ impl PlanMentions {
         let mut mentions = HashMap::new();
         for chunk in plan.chunks.iter().filter(|chunk| !is_removing(&chunk.fun)) {
             let mut note = |text: &str| {
-                mentions.entry(text.to_owned()).or_insert_with(|| chunk.id.to_string());
+                let text = if text.starts_with('/') { lexical_path(text) } else { text.to_owned() };
+                mentions.entry(text).or_insert_with(|| chunk.id.to_string());
             };
             note(&name_text(&chunk.name));
             chunk.args.iter().for_each(|(_, value)| note_texts(value, &mut note));
@@ -118,12 +135,18 @@ impl PlanMentions {
         Self(mentions)
     }
 
+    /// The paths that states mention.
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().filter(|name| name.starts_with('/')).map(String::as_str)
+    }
+
     /// The id of a state that mentions the thing.
     pub(crate) fn find(&self, thing: &ThingName) -> Option<&str> {
         if !(thing.is_path() || matches!(thing.kind.as_str(), "user" | "group" | "pkg" | "service")) {
             return None;
         }
-        self.0.get(&thing.name).map(String::as_str)
+        let unit = || self.0.get(&format!("{}.service", thing.name)).filter(|_| thing.kind == "service");
+        self.0.get(&thing.name).or_else(unit).map(String::as_str)
     }
 }
 
@@ -147,7 +170,7 @@ fn managed_tree(chunk: &Chunk) -> Option<String> {
         ("git", "latest" | "cloned" | "detached") => chunk.args.get("target")?,
         _ => return None,
     };
-    Some(name_text(path).trim_end_matches('/').to_owned()).filter(|path| path.starts_with('/'))
+    Some(lexical_path(&name_text(path))).filter(|path| path.starts_with('/'))
 }
 
 /// What an earlier revision managed and the current plan does not.

@@ -19,7 +19,8 @@ const SCHEMA: u32 = 1;
 const MAX_BYTES: u64 = 256 << 20;
 /// The longest first line.
 const MAX_HEADER_BYTES: u64 = 4096;
-/// So many things that no state manages any more are remembered; the oldest are forgotten first.
+/// So many things that no run of all states manages are remembered; the first ones by name are forgotten beyond that, which
+/// keeps them on the host.
 const MAX_UNMANAGED: usize = 10_000;
 
 /// Why the record could not be used.
@@ -156,8 +157,8 @@ impl ManagedRecord {
 
     /// Writes it, unless the file holds it already.
     pub(crate) fn save(&mut self, path: &Path, plan: &str) -> Result<(), RecordError> {
-        self.forget_oldest();
         self.entries.sort_by(|a, b| a.thing.identity().cmp(&b.thing.identity()));
+        self.forget_surplus();
         let orphans = self.entries.iter().filter(|entry| entry.is_orphan).count();
         self.header =
             RecordHeader { schema: SCHEMA, plan: plan.to_owned(), orphans, entries: self.entries.len() };
@@ -179,8 +180,8 @@ impl ManagedRecord {
         made.and_then(|()| AtomicFile::durable(0o600).single_writer().write(path, &bytes)).map_err(failed)
     }
 
-    /// Removes the first things that no run of all states manages, when there are too many.
-    fn forget_oldest(&mut self) {
+    /// Forgets the first things, by kind and name, that no run of all states manages, when there are too many.
+    fn forget_surplus(&mut self) {
         let is_loose = |entry: &ManagedEntry| entry.is_orphan || !entry.is_whole;
         let mut surplus =
             self.entries.iter().filter(|entry| is_loose(entry)).count().saturating_sub(MAX_UNMANAGED);

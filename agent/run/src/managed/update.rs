@@ -7,6 +7,7 @@ use std::path::Path;
 
 use zagent_compiler::{Chunk, Plan};
 use zagent_config::SecretMask;
+use zagent_host::fs::FileKind;
 use zagent_host::undo::record::SavedEntry;
 use zagent_host::undo::{CreatedEntry, JournalReader, created_entries};
 use zagent_states::StateCtx;
@@ -15,6 +16,7 @@ use zagent_states::managed::{
     replaces_content,
 };
 
+use super::made::MadeThings;
 use super::record::{ManagedEntry, ManagedRecord};
 use super::{ManagedScope, PlanThings, owned_identity};
 use crate::sls_line::SlsLines;
@@ -32,16 +34,20 @@ pub(crate) fn things_before(
     let known: HashMap<(String, String), usize> =
         record.entries.iter().enumerate().map(|(n, entry)| (owned_identity(&entry.thing), n)).collect();
     let mut absent = Identities::new();
+    let mut forgotten = Identities::new();
     for (_, managed) in &things.things {
         let identity = owned_identity(&managed.thing);
         let entry = known.get(&identity).map(|n| &mut record.entries[*n]);
         match entry {
             // It was left to others for a while: what it is now may be theirs.
             Some(entry) if entry.is_orphan => {
+                if look(&managed.thing, managed.removal.as_ref(), ctx) == Presence::Absent {
+                    forgotten.insert(identity);
+                    continue;
+                }
                 let now = fingerprint(&entry.thing, entry.removal.as_ref(), ctx).ok().flatten();
                 let is_ours = entry.digest.is_some() && now == entry.digest;
-                let is_absent = look(&managed.thing, managed.removal.as_ref(), ctx) == Presence::Absent;
-                entry.created = is_absent || entry.created && is_ours;
+                entry.created &= is_ours;
             }
             Some(_) => {}
             None if look(&managed.thing, managed.removal.as_ref(), ctx) == Presence::Absent => {
@@ -50,6 +56,8 @@ pub(crate) fn things_before(
             None => {}
         }
     }
+    record.entries.retain(|entry| !forgotten.contains(&owned_identity(&entry.thing)));
+    absent.extend(forgotten);
     absent
 }
 
@@ -74,15 +82,17 @@ impl RecordUpdate<'_> {
             .into_iter()
             .map(|entry| (owned_identity(&entry.thing), entry))
             .collect();
-        let ended: HashMap<&str, StateStatus> =
-            self.outcomes.iter().map(|outcome| (outcome.tag.as_str(), outcome.status())).collect();
+        let ended: HashMap<&str, &StateOutcome> =
+            self.outcomes.iter().map(|outcome| (outcome.tag.as_str(), outcome)).collect();
+        let names: Vec<_> = self.things.things.iter().map(|(_, managed)| &managed.thing).collect();
+        let made = self.journal.map(|journal| MadeThings::new(journal, &names)).unwrap_or_default();
         let mut tags = HashMap::new();
         for (index, managed) in &self.things.things {
             let Some(chunk) = self.plan.chunks.get(*index) else { continue };
             let tag = chunk.tag();
             // Tags are masked in outcomes, and so is everything with a secret in its name: it is not recorded.
-            let status = ended.get(tag.as_str()).copied();
-            self.note_thing((chunk, managed), status, &mut entries, ctx);
+            let outcome = ended.get(tag.as_str()).copied();
+            self.note_thing((chunk, managed), (outcome, &made), &mut entries, ctx);
             tags.insert(tag, chunk);
         }
         self.note_created(&tags, &mut entries, ctx);
@@ -95,25 +105,37 @@ impl RecordUpdate<'_> {
     fn note_thing(
         &self,
         (chunk, managed): (&Chunk, &ManagedThing),
-        status: Option<StateStatus>,
+        (outcome, made): (Option<&StateOutcome>, &MadeThings<'_>),
         entries: &mut BTreeMap<(String, String), ManagedEntry>,
         ctx: &StateCtx<'_>,
     ) {
         let identity = owned_identity(&managed.thing);
+        let status = outcome.map(StateOutcome::status);
         let is_done = matches!(status, Some(StateStatus::Changed | StateStatus::Unchanged));
         let before = entries.get(&identity);
         let mut entry = self.entry(chunk, managed);
         if before.is_none() && !is_done || self.holds_secret(&entry) {
             return;
         }
+        if status == Some(StateStatus::Failed)
+            && look(&entry.thing, entry.removal.as_ref(), ctx) == Presence::Absent
+        {
+            // Who makes it after this is not known.
+            entries.remove(&identity);
+            return;
+        }
+        if entry.thing.is_path() && stands_directory(&entry.thing.name, ctx) {
+            entry.thing.kind = "directory".into();
+        }
         entry.created = before.map_or_else(
-            || self.absent.contains(&identity),
+            || self.absent.contains(&identity) && made.is_made(&managed.thing, outcome),
             |before| {
                 before.created
-                    && !(status == Some(StateStatus::Changed) && self.keeps_others_work(chunk, before))
+                    && !(status == Some(StateStatus::Changed) && keeps_others_work(chunk, before, made))
             },
         );
-        entry.is_whole |= before.is_some_and(|before| before.is_whole);
+        // A part of the states that takes over an orphan does not make it a matter of all states again.
+        entry.is_whole |= before.is_some_and(|before| before.is_whole && !before.is_orphan);
         entry.declared = match before {
             Some(before) if before.revision == entry.revision && before.id == entry.id => {
                 before.declared.clone()
@@ -127,18 +149,6 @@ impl RecordUpdate<'_> {
             _ => fingerprint(&entry.thing, entry.removal.as_ref(), ctx).ok().flatten(),
         };
         entries.insert(identity, entry);
-    }
-
-    /// True when somebody changed the file before a state changed a part of it: what they wrote is still in it.
-    fn keeps_others_work(&self, chunk: &Chunk, known: &ManagedEntry) -> bool {
-        if !known.thing.is_path() || replaces_content(chunk) {
-            return false;
-        }
-        let changed = self.journal.map(created_entries).unwrap_or_default();
-        let own = changed.iter().find(|one| one.path == Path::new(&known.thing.name));
-        own.is_some_and(|one| {
-            *one.before != SavedEntry::Absent && fingerprint_before(one.before) != known.digest
-        })
     }
 
     fn entry(&self, chunk: &Chunk, managed: &ManagedThing) -> ManagedEntry {
@@ -225,4 +235,18 @@ impl RecordUpdate<'_> {
             !(entry.is_orphan && look(&entry.thing, entry.removal.as_ref(), ctx) == Presence::Absent)
         });
     }
+}
+
+/// True when somebody changed the file before a state changed a part of it: what they wrote is still in it.
+fn keeps_others_work(chunk: &Chunk, known: &ManagedEntry, made: &MadeThings<'_>) -> bool {
+    if !known.thing.is_path() || replaces_content(chunk) {
+        return false;
+    }
+    let before = made.before(&known.thing.name);
+    before.is_some_and(|before| *before != SavedEntry::Absent && fingerprint_before(before) != known.digest)
+}
+
+/// A state such as `file.copy` may leave a file or a directory.
+fn stands_directory(path: &str, ctx: &StateCtx<'_>) -> bool {
+    ctx.fs.lstat(Path::new(path)).is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == FileKind::Dir))
 }

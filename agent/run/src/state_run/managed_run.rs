@@ -1,46 +1,29 @@
 //! A run around the record of what is managed: what is new before it, which orphans it removes, what is remembered after.
-//!
-//! Law: an orphan is removed only when zagent made it, when it is as zagent left it, when nothing in the plan mentions it, and
-//! when no state of the run failed. More orphans than the cap are not removed at all (held by
-//! `nothing_unmanaged_is_ever_touched`, `more_orphans_than_the_cap_are_refused`).
 
-#![expect(clippy::disallowed_methods, reason = "a removal has a start and a duration")]
-
-use std::borrow::Cow;
-use std::path::Path;
+use std::cell::OnceCell;
 use std::sync::Arc;
-use std::time::Instant;
 
-use jiff::Timestamp;
-use zagent_compiler::Chunk;
-use zagent_config::{Map, error_chain};
+use zagent_config::error_chain;
 use zagent_host::fs::FileSystem;
-use zagent_host::undo::JournalReader;
-use zagent_states::managed::{Presence, fingerprint, look, removal_obstacle};
-use zagent_states::{ApplyResult, RunShared, StateCtx, StateError};
+use zagent_host::undo::{JournalReader, UndoJournal};
+use zagent_states::managed::{Presence, look};
+use zagent_states::{RunShared, StateCtx};
 
+use super::pruning::{Pruning, is_changed};
 use super::{StateRun, StateRunError};
-use crate::converge::{ConvergeMode, ConvergeResult, PriorEffects, ShouldReact, StateTask};
 use crate::managed::{
     ManagedEntry, ManagedRecord, ManagedScope, Orphan, PlanMentions, PlanThings, RecordHeader, RecordUpdate,
     removal_order, things_before,
 };
-use crate::outcome::{ChangeCause, FileLines, OutcomeDraft, SOURCE};
 use crate::runner::{RunFs, RunResult};
 use crate::sls_line::SlsLines;
 use crate::{RunMode, StateOutcome, StateStatus};
-use zagent_host::undo::UndoJournal;
-
-/// The detail of the outcome of an orphan: the last revision that managed it.
-const LAST_REVISION: &str = "last_revision";
-/// The detail that marks the outcome of an orphan.
-const PRUNED: &str = "prune";
 
 /// What was known before a run.
 pub(super) struct ManagedBefore {
     /// Digest of the plan and its revision.
     plan: String,
-    /// None when the record holds this plan already, and nothing is to be removed.
+    /// None when the record holds this plan already, and there are no orphans.
     known: Option<(PlanThings, ManagedRecord)>,
     absent: crate::managed::Identities,
 }
@@ -98,12 +81,13 @@ impl StateRun<'_> {
         if is_dry && !prunes {
             return Ok(None);
         }
-        let plan = self.plan_digest(scope);
+        let things = PlanThings::new(self.plan);
+        let plan = self.plan_digest(scope, &things);
         let header = RecordHeader::load(&self.paths.managed());
-        if header.plan == plan && !(prunes && header.orphans > 0) {
+        // Orphans are looked at in every run: one that is gone is forgotten, so that what others put there later is theirs.
+        if header.plan == plan && header.orphans == 0 {
             return Ok(Some(ManagedBefore { plan, known: None, absent: Default::default() }));
         }
-        let things = PlanThings::new(self.plan);
         let mut record = match ManagedRecord::load(&self.paths.managed()) {
             Ok(record) => record,
             Err(error) if prunes => return Err(error.into()),
@@ -120,7 +104,7 @@ impl StateRun<'_> {
     }
 
     /// What decides which things are managed: the chunks, their revision, and the tree.
-    fn plan_digest(&self, scope: &ManagedScope) -> String {
+    fn plan_digest(&self, scope: &ManagedScope, things: &PlanThings) -> String {
         let mut hasher = blake3::Hasher::new();
         let mut note = |text: &str| {
             hasher.update(text.as_bytes());
@@ -134,6 +118,12 @@ impl StateRun<'_> {
             note(&chunk.fun);
             note(&chunk.id);
             note(&zagent_compiler::name_text(&chunk.name));
+        }
+        for (_, managed) in &things.things {
+            let (kind, name) = managed.thing.identity();
+            note(kind);
+            note(name);
+            note(&managed.removal.as_ref().map(ToString::to_string).unwrap_or_default());
         }
         hasher.finalize().to_hex()[..32].to_owned()
     }
@@ -161,11 +151,33 @@ impl StateRun<'_> {
             }
             return Vec::new();
         }
-        let pruning = Pruning { run: self, scope, run_fs, mentions: PlanMentions::new(self.plan) };
-        let (outcomes, removed) = pruning.run(&orphans, ran.states.len() as u64);
-        outcomes.iter().for_each(|outcome| self.progress.finished(outcome));
-        ran.states.extend(outcomes);
-        removed
+        let mentions = PlanMentions::new(self.plan);
+        let pruning = Pruning { run: self, scope, run_fs, things, mentions, declared: OnceCell::new() };
+        let pruned = pruning.run(&orphans, ran.states.len() as u64);
+        pruned.outcomes.iter().for_each(|outcome| self.progress.finished(outcome));
+        ran.states.extend(pruned.outcomes);
+        ran.canceled |= pruned.is_canceled;
+        pruned.removed
+    }
+
+    /// What a revert took away is forgotten: what others put there later is theirs. A failure is a warning.
+    pub(super) fn forget_reverted(&self) {
+        let path = self.paths.managed();
+        let forget = || -> Result<(), StateRunError> {
+            let mut record = ManagedRecord::load(&path)?;
+            if record.entries.is_empty() {
+                return Ok(());
+            }
+            self.look_at("managed", |ctx| {
+                record
+                    .entries
+                    .retain(|entry| look(&entry.thing, entry.removal.as_ref(), ctx) != Presence::Absent);
+            });
+            Ok(record.save(&path, "")?)
+        };
+        if let Err(error) = forget() {
+            tracing::warn!(error = error_chain(&error), "what this revert took away is not forgotten");
+        }
     }
 
     /// Remembers what is managed after a run. A failure is a warning: what was done was done.
@@ -212,226 +224,4 @@ impl StateRun<'_> {
         record.save(&path, if is_complete { &before.plan } else { "" })?;
         Ok(())
     }
-}
-
-/// Whether a thing is not as zagent left it; none when that is not known.
-fn is_changed(entry: &ManagedEntry, ctx: &StateCtx<'_>) -> Option<bool> {
-    let left = entry.digest.as_ref()?;
-    Some(fingerprint(&entry.thing, entry.removal.as_ref(), ctx).ok().flatten().as_ref() != Some(left))
-}
-
-/// Orphans on their way.
-struct Pruning<'r> {
-    run: &'r StateRun<'r>,
-    scope: &'r ManagedScope,
-    run_fs: &'r dyn RunFs,
-    mentions: PlanMentions,
-}
-
-/// What becomes of an orphan.
-enum Fate {
-    /// It is not there any more.
-    Gone,
-    /// It stays, and why.
-    Kept(String),
-    /// It goes.
-    Removed,
-}
-
-impl Pruning<'_> {
-    fn run(&self, orphans: &[&ManagedEntry], first: u64) -> (Vec<StateOutcome>, Vec<ManagedEntry>) {
-        let shared = RunShared::default();
-        let is_going = |entry: &&&ManagedEntry| {
-            let standing = self.with_ctx(entry, &shared, |ctx| self.standing(entry, ctx));
-            matches!(standing, Fate::Removed)
-        };
-        let count = orphans.iter().filter(is_going).count();
-        if count > self.scope.prune.max {
-            return (vec![self.refusal(count, first)], Vec::new());
-        }
-        let (mut outcomes, mut removed) = (Vec::new(), Vec::new());
-        for entry in orphans {
-            let (start, clock) = (Timestamp::now(), Instant::now());
-            let ended = self.with_ctx(entry, &shared, |ctx| match self.fate(entry, ctx) {
-                Fate::Gone => None,
-                Fate::Kept(why) => Some(ConvergeResult::new(
-                    Some(true),
-                    ApplyResult::new(
-                        format!("{} {} is kept: {why}", entry.thing.kind, entry.thing.name),
-                        Map::new(),
-                    ),
-                )),
-                Fate::Removed => Some(self.remove(entry, ctx)),
-            });
-            let Some(mut ended) = ended else { continue };
-            (ended.start, ended.duration) = (start, clock.elapsed());
-            let outcome = self.outcome(entry, ended, first + outcomes.len() as u64);
-            if outcome.status() == StateStatus::Changed {
-                removed.push((*entry).clone());
-            }
-            outcomes.push(outcome);
-        }
-        (outcomes, removed)
-    }
-
-    fn with_ctx<T>(
-        &self,
-        entry: &ManagedEntry,
-        shared: &RunShared,
-        act: impl FnOnce(&StateCtx<'_>) -> T,
-    ) -> T {
-        let (tag, cache) = (tag(entry), self.run.paths.downloads());
-        let fs = self.run_fs.state_fs(&tag);
-        act(&self.run.side_ctx(&tag, self.run_fs, &*fs, shared, &cache))
-    }
-
-    /// What becomes of an orphan when it is its turn.
-    fn fate(&self, entry: &ManagedEntry, ctx: &StateCtx<'_>) -> Fate {
-        let standing = self.standing(entry, ctx);
-        if !matches!(standing, Fate::Removed) {
-            return standing;
-        }
-        match removal_obstacle(&entry.thing, ctx) {
-            Ok(None) => Fate::Removed,
-            Ok(Some(why)) => Fate::Kept(why),
-            Err(error) => Fate::Kept(format!("nobody can tell what depends on it: {}", error.result.comment)),
-        }
-    }
-
-    /// What becomes of an orphan as far as it alone counts: what depends on it may go before it.
-    fn standing(&self, entry: &ManagedEntry, ctx: &StateCtx<'_>) -> Fate {
-        let kept = |why: &str| Fate::Kept(why.to_owned());
-        match look(&entry.thing, entry.removal.as_ref(), ctx) {
-            Presence::Absent => return Fate::Gone,
-            Presence::Unknown => return kept("nobody can tell whether it is there"),
-            Presence::Present => {}
-        }
-        if !entry.created && !self.scope.prune.found {
-            return kept("it was there before zagent managed it");
-        }
-        if is_changed(entry, ctx) == Some(true) {
-            return kept("it was changed since outside zagent");
-        }
-        if let Some(id) = self.mentions.find(&entry.thing) {
-            return Fate::Kept(format!("the state `{id}` mentions it"));
-        }
-        Fate::Removed
-    }
-
-    fn remove(&self, entry: &ManagedEntry, ctx: &StateCtx<'_>) -> ConvergeResult {
-        let Some(chunk) = entry.removal.as_ref().and_then(zagent_states::managed::Removal::chunk) else {
-            return match remove_entry(entry, ctx) {
-                Ok(done) => ConvergeResult::new((!ctx.is_dry()).then_some(true), done),
-                Err(failure) => ConvergeResult::failed(failure),
-            };
-        };
-        let mut task = StateTask {
-            index: usize::MAX,
-            tag: tag(entry),
-            chunk: Cow::Owned(chunk),
-            state: None,
-            check_result: None,
-            mode: if ctx.is_dry() { ConvergeMode::Simulate } else { ConvergeMode::Apply },
-            should_react: ShouldReact::No,
-            is_listener: false,
-            is_denied: false,
-            prior_effects: PriorEffects::default(),
-            causes: Vec::new(),
-            uncertain: None,
-            start: Timestamp::now(),
-            started_at: Instant::now(),
-        };
-        task.run(ctx)
-    }
-
-    fn outcome(&self, entry: &ManagedEntry, ended: ConvergeResult, number: u64) -> StateOutcome {
-        let chunk = removal_chunk(entry);
-        let mut details = ended.done.details;
-        details.insert(PRUNED, true);
-        details.insert(LAST_REVISION, entry.revision.as_str());
-        if let Some(place) = &entry.declared {
-            details.insert(SOURCE, place.as_str());
-        }
-        let draft = OutcomeDraft {
-            tag: tag(entry),
-            state: chunk.state.to_string(),
-            fun: chunk.fun.to_string(),
-            id: orphan_id(entry),
-            sls: entry.sls.clone(),
-            name: zagent_compiler::name_text(&chunk.name),
-            about: None,
-            result: ended.result,
-            unknown: ended.unknown,
-            skip: None,
-            changes: ended.done.changes,
-            comment: ended.done.comment,
-            diff: String::new(),
-            details,
-            run_num: number,
-            level: 0,
-            start: ended.start,
-            duration: ended.duration,
-        };
-        let mut outcome = draft.into_outcome(&self.run.mask, FileLines::Hidden);
-        let changes = matches!(outcome.status(), StateStatus::Changed | StateStatus::WouldChange);
-        outcome.cause = changes.then_some(ChangeCause::Change);
-        outcome
-    }
-
-    /// More orphans than the cap: none is removed, and the run says so by failing.
-    fn refusal(&self, count: usize, number: u64) -> StateOutcome {
-        let max = self.scope.prune.max;
-        let comment = format!(
-            "{count} orphans would be removed, more than the limit of {max} (`run.prune.max`); none was removed. List them \
-             with `zagent orphans`; remove them with `zagent run --once --prune --prune-max {count}`"
-        );
-        let draft = OutcomeDraft {
-            tag: "prune_|-orphans_|-orphans_|-limit".into(),
-            state: "prune".into(),
-            fun: "limit".into(),
-            id: "orphans".into(),
-            sls: String::new(),
-            name: "orphans".into(),
-            about: None,
-            result: Some(false),
-            unknown: false,
-            skip: None,
-            changes: Map::new(),
-            comment,
-            diff: String::new(),
-            details: Map::from_iter([(PRUNED, true)]),
-            run_num: number,
-            level: 0,
-            start: Timestamp::now(),
-            duration: std::time::Duration::ZERO,
-        };
-        draft.into_outcome(&self.run.mask, FileLines::Hidden)
-    }
-}
-
-fn orphan_id(entry: &ManagedEntry) -> String {
-    format!("orphan {} {}", entry.thing.kind, entry.thing.name)
-}
-
-/// The state that removes an orphan; for entries of the file system one stands in.
-fn removal_chunk(entry: &ManagedEntry) -> Chunk {
-    let chunk = entry.removal.as_ref().and_then(zagent_states::managed::Removal::chunk);
-    chunk.unwrap_or_else(|| Chunk::single("file", "absent", &entry.thing.name, Map::new()))
-}
-
-fn tag(entry: &ManagedEntry) -> String {
-    let mut chunk = removal_chunk(entry);
-    chunk.id = orphan_id(entry).into();
-    chunk.tag()
-}
-
-/// Removes a file, a link, or an empty directory.
-fn remove_entry(entry: &ManagedEntry, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-    ctx.fs.remove(Path::new(&entry.thing.name))?;
-    let word = if ctx.is_dry() { "would be removed" } else { "removed" };
-    let changes = Map::from_iter([("removed", entry.thing.name.as_str())]);
-    Ok(ApplyResult::new(
-        format!("{} {} {word}: no state manages it any more", entry.thing.kind, entry.thing.name),
-        changes,
-    ))
 }

@@ -87,6 +87,7 @@ impl StateRun<'_> {
                 &choice,
             );
             self.finish_journal(&disk, &journal);
+            self.forget_reverted();
             reverted
         };
         let states = reverted

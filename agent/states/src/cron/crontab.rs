@@ -308,6 +308,13 @@ pub(crate) fn job_text(text: &str, cmd: &str, identifier: Option<&str>) -> Strin
     crontab.jobs.iter().find(|job| job.matches(cmd, identifier)).map(CronJob::render).unwrap_or_default()
 }
 
+/// The value of a managed variable in the text of a crontab; nothing when it has no such variable.
+pub(crate) fn variable_text(text: &str, name: &str) -> String {
+    let crontab = Crontab::parse(text);
+    let found = crontab.variables.iter().find(|(_, known, _)| known == name);
+    found.map(|(_, name, value)| format!("{name}={value}")).unwrap_or_default()
+}
+
 /// The crontab of a user; nothing when there is none.
 pub(crate) fn read_crontab(tools: &Tools<'_>, user: &str) -> Result<Option<String>, FunctionError> {
     if tools.which("crontab").is_none() {

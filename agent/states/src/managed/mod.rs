@@ -5,13 +5,17 @@
 
 mod presence;
 mod removal;
+mod spelling;
 
 use serde::{Deserialize, Serialize};
 use zagent_compiler::{Chunk, name_text};
 use zagent_config::{Map, Value};
 
-pub use presence::{Presence, fingerprint, fingerprint_before, look, removal_obstacle};
+use spelling::service_name;
+
+pub use presence::{Presence, fingerprint, fingerprint_before, is_compared, look, removal_obstacle};
 pub use removal::Removal;
+pub use spelling::{lexical_path, package_base};
 pub use zagent_config::settings::PRUNABLE_KINDS;
 
 /// Something of the host that a state manages.
@@ -147,16 +151,21 @@ pub fn brings_files_below(chunk: &Chunk) -> bool {
 #[must_use]
 pub fn replaces_content(chunk: &Chunk) -> bool {
     let keeps = chunk.args.get("replace").is_some_and(|replace| !replace.is_truthy());
+    let says = |key: &&str| chunk.args.get(key).is_some_and(|value| *value != Value::Null);
     match (&*chunk.state, &*chunk.fun) {
-        ("file", "managed" | "symlink" | "serialize" | "decode" | "recurse" | "directory") => !keeps,
+        // Without any content it cares for owner and mode of what others wrote.
+        ("file", "managed") => {
+            !keeps && ["source", "contents", "contents_pillar", "contents_grains"].iter().any(says)
+        }
+        ("file", "serialize") => !keeps && !chunk.args.get("merge_if_exists").is_some_and(Value::is_truthy),
+        ("file", "symlink" | "decode" | "recurse" | "directory") => !keeps,
         ("x509", _) => true,
         _ => false,
     }
 }
 
 fn path_thing(kind: &str, chunk: &Chunk) -> Option<ManagedThing> {
-    let path = name_text(&chunk.name);
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { &path };
+    let path = lexical_path(&name_text(&chunk.name));
     path.starts_with('/')
         .then(|| ManagedThing { thing: ThingName::new(kind, path), removal: Some(Removal::Entry) })
 }
@@ -188,7 +197,7 @@ fn service(chunk: &Chunk) -> ManagedThing {
         _ => ("dead", Map::new()),
     };
     let removal = Some(Removal::state("service", fun, &name, args));
-    ManagedThing { thing: ThingName::new("service", name), removal }
+    ManagedThing { thing: ThingName::new("service", service_name(&name)), removal }
 }
 
 fn user_of(chunk: &Chunk) -> String {
@@ -235,7 +244,7 @@ fn mount(chunk: &Chunk) -> ManagedThing {
         }
     }
     let removal = Some(Removal::state("mount", "unmounted", &name, args));
-    ManagedThing { thing: ThingName::new("mount", name), removal }
+    ManagedThing { thing: ThingName::new("mount", lexical_path(&name)), removal }
 }
 
 #[cfg(test)]
@@ -262,6 +271,8 @@ mod tests {
             ("file.directory", "/etc/a/", "{}", &[("directory /etc/a", "entry")]),
             ("file.absent", "/etc/a", "{}", &[]),
             ("file.managed", "relative", "{}", &[]),
+            ("file.managed", "/etc//./a", "{}", &[("file /etc/a", "entry")]),
+            ("service.enabled", "ssh.service", "{}", &[("service ssh", "service.disabled ssh.service {}")]),
             (
                 "pkg.installed",
                 "x",
@@ -296,6 +307,24 @@ mod tests {
         ] {
             let want: Vec<_> = want.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
             assert_eq!(things(fun, name, args), want, "{fun} {name}");
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_stays_in_some_files() {
+        for (fun, args, want) in [
+            ("managed", r#"{"contents": "x"}"#, true),
+            ("managed", r#"{"source": "salt://x"}"#, true),
+            ("managed", r#"{"mode": "0600"}"#, false),
+            ("managed", r#"{"contents": null}"#, false),
+            ("managed", r#"{"contents": "x", "replace": false}"#, false),
+            ("serialize", r#"{"dataset": {}}"#, true),
+            ("serialize", r#"{"dataset": {}, "merge_if_exists": true}"#, false),
+            ("append", r#"{"text": "x"}"#, false),
+        ] {
+            let Value::Map(map) = Value::from_json_str(args).unwrap() else { panic!("{args}") };
+            let chunk = Chunk::single("file", fun, "/etc/a", (*map).clone());
+            assert_eq!(replaces_content(&chunk), want, "file.{fun} {args}");
         }
     }
 

@@ -9,6 +9,7 @@ use zagent_compiler::name_text;
 use zagent_config::Value;
 use zagent_host::accounts;
 use zagent_host::fs::{FileKind, Stat};
+use zagent_host::packages::select_provider;
 use zagent_host::undo::record::SavedEntry;
 
 use super::{Removal, ThingName};
@@ -75,14 +76,27 @@ pub fn fingerprint(
             }
             Ok(digest(&serde_json::to_string(&now).unwrap_or_default()))
         }
-        ("cron", Some(Removal::State { name, args, .. })) => {
+        ("cron", Some(Removal::State { function, name, args })) => {
             let arg = |key: &str| args.as_map().and_then(|args| args.get(key)).map(name_text);
-            let (user, identifier) = (arg("user").unwrap_or_else(|| "root".into()), arg("identifier"));
+            let user = arg("user").unwrap_or_else(|| "root".into());
+            // `cron.present` marks a job with its command when no identifier is given.
+            let identifier = arg("identifier").unwrap_or_else(|| name.clone());
             let text = crontab::read_crontab(&ctx.tools(), &user)?.unwrap_or_default();
-            Ok(digest(&crontab::job_text(&text, name, identifier.as_deref())))
+            let lines = match function == "cron.env_absent" {
+                true => crontab::variable_text(&text, name),
+                false => crontab::job_text(&text, name, Some(&identifier)),
+            };
+            // What is not found was not left so.
+            Ok(digest(&lines).filter(|_| !lines.is_empty()))
         }
         _ => Ok(None),
     }
+}
+
+/// True for kinds of which it is known how zagent left them, so that a change by others can be told.
+#[must_use]
+pub fn is_compared(thing: &ThingName) -> bool {
+    thing.is_path() || matches!(thing.kind.as_str(), "user" | "group" | "cron")
 }
 
 /// The same of what stood at a path before a run changed it; none for what is no file.
@@ -122,9 +136,13 @@ fn entry_text(path: &Path, stat: &Stat, ctx: &StateCtx<'_>) -> Result<String, St
 /// Fails when it cannot be looked at.
 pub fn removal_obstacle(thing: &ThingName, ctx: &StateCtx<'_>) -> Result<Option<String>, StateError> {
     match thing.kind.as_str() {
-        "directory" => {
+        "file" | "symlink" | "directory" => {
             let path = Path::new(&thing.name);
+            // What stands there decides, not what it was recorded as: a directory is removed only when it is empty.
             let is_dir = ctx.fs.lstat(path)?.is_some_and(|stat| stat.kind == FileKind::Dir);
+            if is_dir && thing.kind != "directory" {
+                return Ok(Some("a directory stands there".into()));
+            }
             let is_full = is_dir && !ctx.fs.read_dir(path)?.is_empty();
             Ok(is_full.then(|| "it holds what zagent does not manage".into()))
         }
@@ -142,13 +160,20 @@ pub fn removal_obstacle(thing: &ThingName, ctx: &StateCtx<'_>) -> Result<Option<
 /// The removal of a package takes along what depends on it; the package databases say so without removing anything.
 fn package_obstacle(name: &str, ctx: &StateCtx<'_>) -> Result<Option<String>, StateError> {
     let tools = ctx.tools();
-    let (program, args): (&str, &[&str]) = match () {
-        () if tools.which("dpkg").is_some() => ("dpkg", &["--simulate", "--remove", "--", name]),
-        () if tools.which("rpm").is_some() => ("rpm", &["-e", "--test", "--", name]),
-        // These two refuse to remove, or keep, what something else needs.
-        () if tools.which("apk").is_some() || tools.which("pacman").is_some() => return Ok(None),
-        () => return Ok(Some("nobody can tell what depends on it".into())),
+    // A host may have the tools of other families, whose databases know nothing of its packages.
+    let Ok(selected) = select_provider(tools.machine, None) else {
+        return Ok(Some("nobody can tell what depends on it".into()));
     };
+    let (program, args): (&str, &[&str]) = match selected.provider.name() {
+        "apt" => ("dpkg", &["--simulate", "--remove", "--", name]),
+        "dnf" | "zypper" => ("rpm", &["-e", "--test", "--", name]),
+        // These two refuse to remove, or keep, what something else needs.
+        "apk" | "pacman" => return Ok(None),
+        _ => return Ok(Some("nobody can tell what depends on it".into())),
+    };
+    if tools.which(program).is_none() {
+        return Ok(Some("nobody can tell what depends on it".into()));
+    }
     let output = tools.run_query(program, args)?;
     Ok((!output.is_success()).then(|| "other packages depend on it".into()))
 }

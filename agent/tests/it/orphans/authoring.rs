@@ -43,6 +43,24 @@ fn adopt_shows_and_saves_what_would_be_lost() {
     assert!(node.zagent(0, &["adopt"]).contains("a run would overwrite nothing that is there"));
 }
 
+#[test]
+fn adopt_shows_and_saves_directories_that_would_go() {
+    let node = PruneHost::new();
+    node.write("host/gone/sub/a", "a\n");
+    node.write("host/kept/c", "c\n");
+    node.states(
+        "gone:\n  file.absent:\n    - name: $H/gone\n\
+         kept:\n  file.directory:\n    - name: $H/kept\n    - mode: '0700'\n",
+    );
+    let saved = node.path("saved").display().to_string();
+    let all: Value =
+        serde_json::from_str(&node.zagent(0, &["adopt", "--backup", &saved, "--out", "json"])).unwrap();
+    assert_eq!((&all["saved"], all["overwrites"].as_array().unwrap().len()), (&1.into(), 1), "{all:#}");
+    let below = |name: &str| node.path("saved").join(node.host(name).strip_prefix("/").unwrap());
+    assert_eq!(fs::read_to_string(below("gone/sub/a")).unwrap(), "a\n");
+    assert!(!exists(&below("kept")));
+}
+
 fn host_listing(node: &PruneHost) -> Vec<(String, u32, i64)> {
     let mut all: Vec<_> = fs::read_dir(node.path("host"))
         .unwrap()

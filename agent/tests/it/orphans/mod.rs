@@ -6,6 +6,7 @@
 mod accounts;
 mod authoring;
 mod histories;
+mod kept;
 
 use std::fs;
 use std::path::{Path, PathBuf};
