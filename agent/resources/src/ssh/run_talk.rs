@@ -10,10 +10,10 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 use zagent_compiler::FileTree;
 
-use super::LinkError;
 use super::package::RunPackage;
 use super::protocol::AgentRequest;
 use super::served_files::ServedFiles;
+use super::session::SessionError;
 
 /// How many files of the states one run may ask for beside those of its package.
 const MAX_READS: usize = 10_000;
@@ -36,31 +36,31 @@ impl<'r> RunTalk<'r> {
     }
 
     /// The files of the package that the other side does not have. It asks once, and cannot ask for others.
-    pub(super) fn needed_files(&mut self, digests: &[String]) -> Result<AgentRequest, LinkError> {
+    pub(super) fn needed_files(&mut self, digests: &[String]) -> Result<AgentRequest, SessionError> {
         if std::mem::replace(&mut self.has_needed, true) {
-            return Err(LinkError::Broken("it asks for the files of its plan twice".into()));
+            return Err(SessionError("it asks for the files of its plan twice".into()));
         }
         let files = self.package.files.iter().filter(|file| file.is_file());
         let mut known: BTreeMap<&str, (&str, &str)> =
             files.map(|file| (&*file.digest, (&*file.env, &*file.path))).collect();
         let content = |digest: &String| {
-            let foreign = || {
-                LinkError::Broken("it asks for a file that the plan does not name, or for one twice".into())
-            };
+            let foreign =
+                || SessionError("it asks for a file that the plan does not name, or for one twice".into());
             let (env, path) = known.remove(digest.as_str()).ok_or_else(foreign)?;
-            let content = self.files.read(env, path).map_err(LinkError::Broken)?;
-            let content =
-                content.ok_or_else(|| LinkError::Broken(format!("`{path}` is gone from the states")))?;
+            let content = self.files.read(env, path).map_err(SessionError)?;
+            let content = content.ok_or_else(|| SessionError(format!("`{path}` is gone from the states")))?;
             Ok(BASE64_STANDARD.encode(&content))
         };
-        Ok(AgentRequest::Files { contents: digests.iter().map(content).collect::<Result<_, LinkError>>()? })
+        Ok(AgentRequest::Files {
+            contents: digests.iter().map(content).collect::<Result<_, SessionError>>()?,
+        })
     }
 
     /// The answer to a question for a file beside those of the package.
-    pub(super) fn read_file(&mut self, env: &str, path: &str) -> Result<AgentRequest, LinkError> {
+    pub(super) fn read_file(&mut self, env: &str, path: &str) -> Result<AgentRequest, SessionError> {
         self.reads += 1;
         if self.reads > MAX_READS {
-            return Err(LinkError::Broken(format!("it asks for more than {MAX_READS} files")));
+            return Err(SessionError(format!("it asks for more than {MAX_READS} files")));
         }
         let (package, files) = (self.package, self.files);
         Ok(self.served.get_or_insert_with(|| ServedFiles::new(&package.files, files)).answer(env, path))
@@ -70,7 +70,7 @@ impl<'r> RunTalk<'r> {
     pub(super) fn bound_outcome(
         &mut self,
         mut outcome: serde_json::Value,
-    ) -> Result<serde_json::Value, LinkError> {
+    ) -> Result<serde_json::Value, SessionError> {
         let size = |outcome: &serde_json::Value| serde_json::to_vec(outcome).map_or(0, |bytes| bytes.len());
         let whole = size(&outcome);
         if self.told.saturating_add(whole) <= self.max_output {
@@ -90,7 +90,7 @@ impl<'r> RunTalk<'r> {
         self.told = self.told.saturating_add(size(&outcome));
         // As much again for what remains of them.
         if self.told > self.max_output.saturating_mul(2) {
-            return Err(LinkError::Broken("its report is too large: raise `resources.max_output`".into()));
+            return Err(SessionError("its report is too large: raise `resources.max_output`".into()));
         }
         Ok(outcome)
     }
@@ -111,8 +111,8 @@ mod tests {
         RunPackage { plan: Plan::default(), about: Map::new(), files: vec![file] }
     }
 
-    fn words<T>(result: Result<T, LinkError>) -> String {
-        result.err().map(LinkError::into_words).unwrap_or_default()
+    fn words<T>(result: Result<T, SessionError>) -> String {
+        result.err().map(|error| error.0).unwrap_or_default()
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let second = talk.bound_outcome(outcome()).ok().unwrap();
         assert_eq!((&second["state"]["tag"], &second["state"]["diff"]), (&json!("x"), &json!(null)));
         assert!(second["state"]["changes"].to_string().contains("resources.max_output"));
-        let end = (0..1000).find_map(|_| talk.bound_outcome(outcome()).err()).map(LinkError::into_words);
+        let end = (0..1000).find_map(|_| talk.bound_outcome(outcome()).err()).map(|error| error.0);
         assert!(end.is_some_and(|words| words.contains("resources.max_output")));
     }
 }

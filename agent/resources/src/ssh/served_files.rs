@@ -37,11 +37,11 @@ impl ServedText {
 
     fn means(&self, word: &str, path: &str) -> bool {
         let word = word.strip_prefix("salt://").unwrap_or(word);
-        let above = std::iter::successors(Some(&*self.dir), |dir| {
+        let mut above = std::iter::successors(Some(&*self.dir), |dir| {
             (!dir.is_empty()).then(|| dir.rsplit_once('/').map_or("", |(above, _)| above))
         });
         match (word.starts_with('/'), word.starts_with("./") || word.starts_with("../")) {
-            (true, _) => above.into_iter().any(|dir| joins_to(dir, word, path)),
+            (true, _) => above.any(|dir| joins_to(dir, word, path)),
             (_, true) => joins_to(&self.dir, word, path),
             _ => joins_to(&self.dir, word, path) || joins_to("", word, path),
         }

@@ -238,11 +238,10 @@ pub(crate) fn wait_for(time: Duration, cancel: Option<&CancelToken>) -> DialogWa
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    /// A conversation with a shell script.
-    pub(in crate::ssh) fn talk(script: &str) -> Session {
+    fn talk(script: &str) -> Session {
         let command = ExecCommand::new("/bin/sh").args(["-c", script]);
         let dialog = Machine::this_host().start_dialog(&command).unwrap();
         Session { dialog, max_output: 1000, noise: 0 }
