@@ -24,6 +24,13 @@ use super::AgentPeer;
 pub(super) const FILES_DIR: &str = "files";
 /// How long a file is kept that no run has used.
 const KEEP_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How old the time of its last use may become.
+const USE_TIME: Duration = Duration::from_secs(24 * 3600);
+
+/// True for the name of a kept file.
+pub(super) fn is_digest(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
 
 /// The states as far as a run knows them.
 pub(super) struct SentFiles {
@@ -58,7 +65,7 @@ impl SentFiles {
                 sent.keep(digest, &content)?;
             }
         }
-        sent.prune(&digests);
+        prune(&sent.dir, &digests);
         Ok(sent)
     }
 
@@ -77,23 +84,26 @@ impl SentFiles {
         (blake3::hash(&content).to_hex().as_str() == digest).then_some(content)
     }
 
-    /// Removes files that no run has used for a long time. A failure costs space and nothing else.
-    fn prune(&self, used: &BTreeSet<&str>) {
-        let old = SystemTime::now().checked_sub(KEEP_TIME);
-        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().filter_map(Result::ok) {
-            let is_old = || entry.metadata().and_then(|meta| meta.modified()).ok() < old;
-            if !used.contains(&*entry.file_name().to_string_lossy()) && is_old() {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-    }
-
     fn find(&self, env: &str, path: &str) -> Option<&PackedFile> {
         self.files.get(&(env.to_owned(), path.to_owned()))
     }
 
     fn of_env<'f>(&'f self, env: &'f str) -> impl Iterator<Item = &'f PackedFile> {
         self.files.values().filter(move |file| file.env == env)
+    }
+}
+
+/// Removes files that no run has used for a long time, and notes which are used. A failure costs space and nothing else.
+fn prune(dir: &Path, used: &BTreeSet<&str>) {
+    let now = SystemTime::now();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_older = |time| entry.metadata().and_then(|meta| meta.modified()).ok() < now.checked_sub(time);
+        if used.contains(&*name) && is_older(USE_TIME) {
+            let _ = std::fs::File::open(entry.path()).and_then(|file| file.set_modified(now));
+        } else if is_digest(&name) && is_older(KEEP_TIME) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -142,5 +152,31 @@ impl FileTree for SentFiles {
 
     fn display(&self, _env: &str, path: &str) -> String {
         path.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_kept_files_that_no_run_uses_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let digest = |text: &[u8]| blake3::hash(text).to_hex().to_string();
+        let (used, unused, fresh) = (digest(b"used"), digest(b"unused"), digest(b"fresh"));
+        for name in [&*used, &*unused, "somebody-elses"] {
+            let file = std::fs::File::create(dir.path().join(name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
+        std::fs::write(dir.path().join(&fresh), "").unwrap();
+        let left = || {
+            let names = std::fs::read_dir(dir.path()).unwrap();
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+        };
+        prune(dir.path(), &BTreeSet::from([&*used]));
+        assert_eq!(left(), BTreeSet::from([used.clone(), fresh.clone(), "somebody-elses".into()]));
+        // The one that was used just now is not old any more.
+        prune(dir.path(), &BTreeSet::new());
+        assert_eq!(left(), BTreeSet::from([used, fresh, "somebody-elses".into()]));
     }
 }

@@ -27,6 +27,8 @@ use crate::error::AgentError;
 
 /// Where its own files are, below the directory of its program.
 const STATE_DIR: &str = "state";
+/// Name of a program that was sent, before its digest.
+const PROGRAM_PREFIX: &str = "zagent-";
 
 /// The two ends of the conversation, and where the agent keeps its files.
 pub struct AgentStreams {
@@ -48,12 +50,46 @@ pub fn agent_dir() -> Result<PathBuf, AgentError> {
     let fail = |error| AgentError::failed(format!("cannot find the program of this process: {error}"));
     let program = std::env::current_exe().map_err(fail)?;
     let dir = program.parent().map(Path::to_owned).unwrap_or_default();
-    let is_own = std::fs::metadata(&dir).is_ok_and(|meta| {
-        let user = rustix::process::geteuid();
-        user.is_root() || std::os::unix::fs::MetadataExt::uid(&meta) == user.as_raw()
-    });
+    // Any other program lies in a directory that is not ours, such as `/usr/bin`.
+    let is_sent = program.file_name().is_some_and(|name| is_sent_program(&name.to_string_lossy()));
+    let is_own = is_sent
+        && std::fs::metadata(&dir).is_ok_and(|meta| {
+            let user = rustix::process::geteuid();
+            user.is_root() || std::os::unix::fs::MetadataExt::uid(&meta) == user.as_raw()
+        });
     // A user that `sudo` changed to has no right to write beside the program.
-    Ok(if is_own { dir } else { format!("/var/tmp/zagent-{}", rustix::process::geteuid().as_raw()).into() })
+    if is_own {
+        return Ok(dir);
+    }
+    make_private_dir(Path::new(&format!("/var/tmp/zagent-{}", rustix::process::geteuid().as_raw())))
+}
+
+/// True for the name of a program that was sent: `zagent-` and its digest.
+fn is_sent_program(name: &str) -> bool {
+    name.strip_prefix(PROGRAM_PREFIX).is_some_and(files::is_digest)
+}
+
+/// Makes a directory in one where everybody may make some; one that is there must be ours alone.
+fn make_private_dir(path: &Path) -> Result<PathBuf, AgentError> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    let fail = |error: std::io::Error| {
+        AgentError::failed(format!("cannot make the directory `{}`: {error}", path.display()))
+    };
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(fail(error)),
+        _ => {}
+    }
+    let meta = std::fs::symlink_metadata(path).map_err(fail)?;
+    let is_ours =
+        meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
+    if !is_ours {
+        let message = format!(
+            "`{}` is no directory of this user alone: look at who made it, and remove it",
+            path.display()
+        );
+        return Err(AgentError::failed(message));
+    }
+    Ok(path.to_owned())
 }
 
 /// The BLAKE3 digest of this program: a copy of it says so before it is used.
@@ -209,11 +245,14 @@ impl ResourceAgent {
             for name in [STATE_DIR, files::FILES_DIR] {
                 is_gone(std::fs::remove_dir_all(self.dir.join(name)))?;
             }
-            for entry in std::fs::read_dir(&self.dir)? {
-                let path = entry?.path();
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                if name.starts_with("zagent-") && path.is_file() {
-                    is_gone(std::fs::remove_file(path))?;
+            let entries = match std::fs::read_dir(&self.dir) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                if is_sent_program(&entry.file_name().to_string_lossy()) {
+                    is_gone(std::fs::remove_file(entry.path()))?;
                 }
             }
             // What is left is not ours.
@@ -229,4 +268,43 @@ impl ResourceAgent {
 
 fn failed(message: String) -> AgentReply {
     AgentReply::Failed { kind: FailureKind::Failed, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_somebody_else_made_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let own = make_private_dir(&at("own")).unwrap();
+        assert_eq!(std::fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(make_private_dir(&own).is_ok(), "the second time too");
+        std::os::unix::fs::symlink(&own, at("link")).unwrap();
+        std::fs::write(at("file"), "").unwrap();
+        std::fs::create_dir(at("open")).unwrap();
+        std::fs::set_permissions(at("open"), PermissionsExt::from_mode(0o777)).unwrap();
+        let mut wrong = vec!["link", "file", "open"];
+        std::fs::create_dir(at("foreign")).unwrap();
+        std::fs::set_permissions(at("foreign"), PermissionsExt::from_mode(0o755)).unwrap();
+        if std::os::unix::fs::chown(at("foreign"), Some(65_534), None).is_ok() {
+            wrong.push("foreign");
+        }
+        for name in wrong {
+            let words = make_private_dir(&at(name)).unwrap_err().summary();
+            assert!(words.contains("of this user alone"), "{name}: {words}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_was_sent_is_known_by_its_name() {
+        let digest = blake3::hash(b"x").to_hex().to_string();
+        assert!(is_sent_program(&format!("zagent-{digest}")));
+        for other in ["zagent", "zagent-doc", &*digest, &*format!("zagent-{digest}.bak"), "zagent-../../x"] {
+            assert!(!is_sent_program(other), "{other}");
+        }
+    }
 }

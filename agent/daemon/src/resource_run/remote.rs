@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use zagent_compiler::{Chunk, FileTree, Plan};
 use zagent_config::{Map, SecretMask, Value};
 use zagent_host::CancelToken;
@@ -69,7 +70,7 @@ impl RemoteRun<'_> {
             // What was done until then is part of the report.
             Err(words) if states.is_empty() => Err(words),
             Err(words) => {
-                let start = states.last().map_or_else(Default::default, |last| last.start + last.duration);
+                let start = states.last().map_or_else(Default::default, end_of);
                 let id = &self.own.job.node;
                 let words = format!("the run is not complete: {words}");
                 states.push(StateOutcome::resource_failed(id, &words, start, self.mask));
@@ -100,6 +101,11 @@ impl RemoteRun<'_> {
         let files = named_files(&self.planned.plan, &*job.states)?;
         Ok(RunPackage { plan: self.planned.plan.clone(), about, files })
     }
+}
+
+/// When a state ended; what it says of its duration may be anything.
+fn end_of(outcome: &StateOutcome) -> Timestamp {
+    outcome.start.checked_add(outcome.duration).unwrap_or(outcome.start)
 }
 
 /// The files of the states that a plan names: sources, directories with all that is in them, and state modules of the tree.
@@ -174,5 +180,21 @@ fn collect_names(chunk: &Chunk, value: &Value, named: &mut BTreeSet<(String, Str
             collect_names(chunk, value, named);
         }),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_duration_that_lies_is_no_panic() {
+        let mut outcome = StateOutcome::no_resource_states("a", Timestamp::default());
+        outcome.duration = Duration::from_secs(1);
+        assert_eq!(end_of(&outcome), Timestamp::from_second(1).unwrap());
+        outcome.duration = Duration::from_micros(u64::MAX);
+        assert_eq!(end_of(&outcome), Timestamp::default());
     }
 }

@@ -297,7 +297,11 @@ impl ResourceWorker<'_> {
     fn run(&self, index: usize) -> Result<(Vec<StateOutcome>, Vec<Diagnostic>), String> {
         let (start, context, run) = (Timestamp::now(), self.context, self.run);
         let resource = &self.set.resources()[index];
+        if self.cancel.is_cancelled() {
+            return Err("the run was stopped before it came to this resource".into());
+        }
         if let Some(link) = &resource.link {
+            link.stop_with(self.cancel);
             link.connect()?;
         }
         let grains = self.set.grains(index)?;

@@ -57,6 +57,13 @@ impl<'c> DialogWait<'c> {
         Self { until: Instant::now().checked_add(time), cancel }
     }
 
+    fn refuse_stopped(&self) -> Result<(), DialogError> {
+        match self.cancel.is_some_and(CancelToken::is_cancelled) {
+            true => Err(DialogError::Stopped),
+            false => Ok(()),
+        }
+    }
+
     fn left(&self) -> Option<Duration> {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }
@@ -87,6 +94,7 @@ impl Dialog {
     /// # Errors
     /// Fails when the command does not read it in time.
     pub fn send(&mut self, mut bytes: &[u8], wait: DialogWait<'_>) -> Result<(), DialogError> {
+        wait.refuse_stopped()?;
         while !bytes.is_empty() {
             let stdin = self.stdin.as_mut().ok_or(DialogError::Ended)?;
             match stdin.write(bytes) {
@@ -138,9 +146,7 @@ impl Dialog {
 
     /// Waits until something can be written or read, and reads what is there.
     fn pump(&mut self, writes: bool, limit: usize, wait: DialogWait<'_>) -> Result<(), DialogError> {
-        if wait.cancel.is_some_and(CancelToken::is_cancelled) {
-            return Err(DialogError::Stopped);
-        }
+        wait.refuse_stopped()?;
         let left = wait.left();
         if left == Some(Duration::ZERO) {
             return Err(DialogError::TimedOut);
@@ -235,5 +241,8 @@ mod tests {
         stopped.cancel();
         let ended = deaf.read_line(10, DialogWait::new(Duration::from_secs(20), Some(&stopped)));
         assert!(matches!(ended, Err(DialogError::Stopped)), "{ended:?}");
+        let mut willing = shell("exec cat");
+        let sent = willing.send(b"x", DialogWait::new(Duration::from_secs(20), Some(&stopped)));
+        assert!(matches!(sent, Err(DialogError::Stopped)), "nothing is begun after a stop: {sent:?}");
     }
 }

@@ -22,20 +22,23 @@ const SCRIPT: &str = concat!(
     "a=$(uname -m); h=; if [ $(uname -s) = Linux ]; then ",
     "for p in \"$@\"; do case $p in \"$a\"=*) h=${p#*=};; esac; done; fi; ",
     "u=$(id -u); case $thin in \"~/\"*) thin=$HOME/${thin#??};; esac; ",
-    "if [ -n \"$thin\" ]; then set -- \"$thin\"; else ",
-    "set -- \"$HOME/.cache/zagent\" /var/tmp/zagent-$u /dev/shm/zagent-$u /tmp/zagent-$u; fi; ",
+    // Always a directory of our own: what is above it belongs to somebody else. Homes are closed to the user of `sudo`.
+    "if [ -n \"$thin\" ]; then set -- \"$thin/zagent-$u\"; else ",
+    "set -- /var/tmp/zagent-$u /dev/shm/zagent-$u /tmp/zagent-$u; ",
+    "[ -n \"$su\" ] || set -- \"$HOME/.cache/zagent\" \"$@\"; fi; ",
     // States make files with the mask of the agent: it is that of a service, not that of this script.
-    "go() { umask 022; case $s in ",
+    "go() { umask 022; if [ -n \"$su\" ]; then chmod 711 \"${1%/*}\"; chmod 755 \"$1\"; fi; case $s in ",
     "none) exec \"$1\" resource-agent;; ",
     "plain) exec sudo -n ${su:+-u \"$su\"} -- \"$1\" resource-agent;; ",
     "*) echo \"$m sudo\"; exec sudo -k -S -p \"\" ${su:+-u \"$su\"} -- \"$1\" resource-agent;; esac; }; ",
     "for d in \"$@\"; do f=$d/zagent-$h; ",
-    "if [ -n \"$h\" ] && [ -x \"$f\" ] && [ -O \"$f\" ] && [ -O \"$d\" ]; then go \"$f\"; fi; done; ",
+    "if [ -n \"$h\" ] && [ -x \"$f\" ] && [ -O \"$f\" ] && [ -O \"$d\" ]; then ",
+    "[ -L \"$d\" ] || [ -L \"$f\" ] || go \"$f\"; fi; done; ",
     "echo \"$m need $a\"; read -r n h; [ -n \"$h\" ] || exit 3; w=; k=$((n/1024+1024)); ",
     "for d in \"$@\"; do ",
     "if [ -L \"$d\" ]; then w=\"$w$d is a link; \"; continue; fi; ",
-    "{ mkdir -p \"$d\" && chmod 700 \"$d\" && [ -O \"$d\" ] && [ -w \"$d\" ]; } 2>/dev/null || ",
-    "{ w=\"$w$d cannot be used; \"; continue; }; ",
+    "if [ -n \"$su\" ]; then umask 022; fi; { mkdir -p \"$d\" && chmod 700 \"$d\" && [ -O \"$d\" ] && [ -w \"$d\" ]; } 2>/dev/null || ",
+    "{ w=\"$w$d cannot be used; \"; continue; }; umask 077; ",
     "e=$(df -Pk \"$d\" 2>/dev/null | { read -r x; read -r x x x e x; echo \"$e\"; }); ",
     "[ \"${e:-0}\" -ge $k ] 2>/dev/null || ",
     "{ w=\"$w$d has ${e:-no} KiB of free space and $k are needed; \"; continue; }; ",
@@ -46,8 +49,7 @@ const SCRIPT: &str = concat!(
     "chmod 700 \"$t\"; v=$(\"$t\" resource-agent --digest 2>&1 | head -c 200); ",
     "[ \"$v\" = \"$h\" ] || { rm -f \"$t\"; echo \"$m no the program does not run there: \"$v; exit 3; }; ",
     "mv -f \"$t\" \"$d/zagent-$h\"; ",
-    "find \"$d\" -name \"zagent-*\" -type f -mtime +30 -exec rm -f {} + 2>/dev/null; ",
-    "if [ -n \"$su\" ]; then chmod 711 \"$d\"; chmod 755 \"$d/zagent-$h\"; fi; ",
+    "find \"$d\" -maxdepth 1 -name \"zagent-*\" -type f -mtime +30 -exec rm -f {} + 2>/dev/null; ",
     "go \"$d/zagent-$h\"; done; echo \"$m no $w\"",
 );
 
@@ -142,6 +144,54 @@ mod tests {
         std::fs::write(&script, SCRIPT).unwrap();
         let read = std::process::Command::new("sh").arg("-n").arg(&script).output().unwrap();
         assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    }
+
+    /// What the script says in a home of its own; a program that is sent says the digest `d` of itself, and then `ran`.
+    fn run_script(thin: &str, sudo_user: &str, home: &std::path::Path) -> String {
+        let program = "#!/bin/sh\n[ \"$2\" = --digest ] && { echo d; exit; }\necho ran \"$0\"\n";
+        let input = home.join("input");
+        std::fs::write(&input, format!("{} d\n{program}", program.len())).unwrap();
+        let uname = std::process::Command::new("uname").arg("-m").output().unwrap().stdout;
+        let pair = format!("{}=d", String::from_utf8(uname).unwrap().trim());
+        let ran = std::process::Command::new("sh")
+            .args(["-c", SCRIPT, "zagent", MARK, "no", thin, "none", sudo_user, &pair])
+            .env("HOME", home)
+            .stdin(std::fs::File::open(&input).unwrap())
+            .output()
+            .unwrap();
+        String::from_utf8(ran.stdout).unwrap() + &String::from_utf8_lossy(&ran.stderr)
+    }
+
+    #[test]
+    fn only_a_directory_of_our_own_is_changed() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let home = tempfile::tempdir().unwrap();
+        let thin = home.path().join("shared");
+        let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        std::fs::create_dir_all(thin.join("sub")).unwrap();
+        let foreign = thin.join("sub/zagent-of-somebody-else");
+        let old = std::time::SystemTime::UNIX_EPOCH;
+        std::fs::File::create(&foreign).unwrap().set_modified(old).unwrap();
+        std::fs::set_permissions(&thin, PermissionsExt::from_mode(0o1777)).unwrap();
+        let own = thin.join(format!("zagent-{}", std::fs::metadata(&thin).unwrap().uid()));
+        // One from long ago is removed, one in a directory below is not.
+        std::fs::create_dir_all(own.join("files")).unwrap();
+        for name in ["zagent-old", "files/zagent-old"] {
+            std::fs::File::create(own.join(name)).unwrap().set_modified(old).unwrap();
+        }
+        let said = run_script(&thin.display().to_string(), "", home.path());
+        assert!(said.contains(&format!("ran {}/zagent-d", own.display())), "{said}");
+        assert_eq!((mode(&thin), mode(&own), foreign.exists()), (0o1777, 0o700, true));
+        assert_eq!((own.join("zagent-old").exists(), own.join("files/zagent-old").exists()), (false, true));
+        let again = run_script(&thin.display().to_string(), "deploy", home.path());
+        assert!(again.starts_with("ran "), "{again}");
+        assert_eq!((mode(&own), mode(&own.join("zagent-d"))), (0o711, 0o755), "for the user of sudo");
+        // A link that somebody else put there first is not followed.
+        let real = thin.join("real");
+        std::fs::rename(&own, &real).unwrap();
+        std::os::unix::fs::symlink(&real, &own).unwrap();
+        let linked = run_script(&thin.display().to_string(), "", home.path());
+        assert!(linked.contains("is a link") && !linked.contains("ran "), "{linked}");
     }
 
     #[test]

@@ -32,6 +32,10 @@ pub(crate) fn ssh_command(host: &SshHost, remote: &str, askpass: Option<&Path>) 
     ] {
         option(fixed.into());
     }
+    // A host writes such questions itself: it gets no chance to ask for the passphrase of a key of this node.
+    if host.password.is_none() || host.key_passphrase.is_some() {
+        option("KbdInteractiveAuthentication=no".into());
+    }
     host.options.iter().cloned().for_each(&mut option);
     option(format!("ConnectTimeout={}", host.timeout.as_secs().max(1)));
     option("LogLevel=ERROR".into());
@@ -136,6 +140,8 @@ mod tests {
             ),
             (r#"{"host": "h", "known_hosts_file": "/k"}"#, "-o UserKnownHostsFile=/k"),
             (r#"{"host": "h", "tty": true}"#, "-tt -o"),
+            (r#"{"host": "h", "priv_passwd": "x"}"#, "-o KbdInteractiveAuthentication=no"),
+            (r#"{"host": "h", "priv_passwd": "x", "passwd": "y"}"#, "-o KbdInteractiveAuthentication=no"),
             (r#"{"host": "h", "timeout": 7}"#, "-o ConnectTimeout=7"),
             (r#"{"host": "h", "identities_only": true, "priv": "/id"}"#, "-o IdentitiesOnly=yes -i /id"),
             (r#"{"host": "h", "user": "u", "port": 2222}"#, "-p 2222 -l u -- h"),
@@ -147,6 +153,7 @@ mod tests {
             let words = words(body, None);
             assert!(words.contains(want), "{body}: {words}");
         }
+        assert!(!words(r#"{"host": "h", "passwd": "y"}"#, None).contains("KbdInteractive"));
         assert!(!words(r#"{"host": "h", "keepalive": false}"#, None).contains("ServerAlive"));
         let body = r#"{"host": "h", "passwd": "hunter2hunter2", "priv_passwd": "swordfish99", "jump": "j"}"#;
         let secret = ssh_command(&host(body), "true", Some(Path::new("/run/x")));

@@ -10,10 +10,10 @@ mod bootstrap;
 pub mod command;
 pub mod package;
 pub mod protocol;
+mod run_talk;
 mod served_files;
 pub mod session;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,11 +27,9 @@ use zagent_host::{CancelToken, Machine};
 use self::binary::AgentBinaries;
 use self::package::RunPackage;
 use self::protocol::{AgentReply, AgentRequest, FailureKind};
-use self::served_files::ServedFiles;
+use self::run_talk::RunTalk;
 use self::session::{Session, SessionError, SessionLimits, wait_for};
 
-/// How many files of the states one run may ask for beside those of its package.
-const MAX_READS: usize = 10_000;
 /// How much longer than the run itself its report may take.
 const REPORT_TIME: Duration = Duration::from_secs(10);
 
@@ -55,6 +53,8 @@ pub struct SshLink {
     node: Machine,
     settings: Arc<SshSettings>,
     state: Mutex<LinkState>,
+    /// Who may stop it.
+    cancel: Mutex<Option<Arc<CancelToken>>>,
 }
 
 #[derive(Debug)]
@@ -102,7 +102,17 @@ impl SshLink {
     #[must_use]
     pub fn new(host: &SshHost, node: &Machine, settings: &Arc<SshSettings>) -> Self {
         let settings = Arc::clone(settings);
-        Self { host: host.clone(), node: node.clone(), settings, state: Mutex::new(LinkState::Closed) }
+        let (state, cancel) = (Mutex::new(LinkState::Closed), Mutex::new(None));
+        Self { host: host.clone(), node: node.clone(), settings, state, cancel }
+    }
+
+    /// From now on this token ends every wait.
+    pub fn stop_with(&self, cancel: &Arc<CancelToken>) {
+        *self.cancel.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(cancel));
+    }
+
+    fn cancel(&self) -> Option<Arc<CancelToken>> {
+        self.cancel.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where it leads to.
@@ -170,9 +180,15 @@ impl SshLink {
     /// Fails when it cannot be reached or removed.
     pub fn forget(&self) -> Result<(), String> {
         match self.request(&AgentRequest::Forget, self.call_time()).map_err(LinkError::into_words)? {
-            AgentReply::Forgotten => Ok(()),
-            _ => Err("it does not say that it is removed".into()),
+            AgentReply::Forgotten => {}
+            _ => return Err("it does not say that it is removed".into()),
         }
+        if !self.host.sudo || self.host.sudo_user.is_none() {
+            return Ok(());
+        }
+        // That user has no right to remove the program: it belongs to the one who logs in.
+        let login = SshHost { sudo: false, sudo_user: None, ..self.host.clone() };
+        Self::new(&login, &self.node, &self.settings).forget()
     }
 
     /// Runs a package there; gives true when the run was stopped early.
@@ -190,26 +206,15 @@ impl SshLink {
             let wait = wait_for(time.saturating_add(REPORT_TIME), Some(cancel));
             let package_text = BASE64_STANDARD.encode(package.to_bytes());
             session.ask(&AgentRequest::Run { package: package_text }, wait)?;
-            let (mut read, mut reads, mut served) = (0, 0, None);
+            let mut talk = RunTalk::new(package, files, self.settings.limits.max_output);
             loop {
-                match session.reply(&mut read, wait)? {
+                match session.reply(wait)? {
                     AgentReply::Started { tag } => on_event(LinkEvent::Started(tag)),
-                    AgentReply::State { outcome } => on_event(LinkEvent::State(outcome)),
+                    AgentReply::State { outcome } => on_event(LinkEvent::State(talk.bound_outcome(outcome)?)),
                     AgentReply::Ended { canceled } => return Ok(canceled),
                     AgentReply::Failed { kind, message } => return Err(LinkError::Answered(kind, message)),
-                    AgentReply::Need { digests } => {
-                        session.ask(&needed_files(package, files, &digests)?, wait)?;
-                    }
-                    AgentReply::Read { env, path } => {
-                        reads += 1;
-                        if reads > MAX_READS {
-                            return Err(LinkError::Broken(format!(
-                                "it asks for more than {MAX_READS} files"
-                            )));
-                        }
-                        let served = served.get_or_insert_with(|| ServedFiles::new(&package.files, files));
-                        session.ask(&served.answer(&env, &path), wait)?;
-                    }
+                    AgentReply::Need { digests } => session.ask(&talk.needed_files(&digests)?, wait)?,
+                    AgentReply::Read { env, path } => session.ask(&talk.read_file(&env, &path)?, wait)?,
                     _ => return Err(LinkError::Broken("its answer does not belong to a run".into())),
                 }
             }
@@ -223,10 +228,11 @@ impl SshLink {
 
     /// Asks, and reads one answer.
     fn request(&self, request: &AgentRequest, time: Duration) -> Result<AgentReply, LinkError> {
+        let cancel = self.cancel();
         self.with_session(|session| {
-            let wait = wait_for(time, None);
+            let wait = wait_for(time, cancel.as_deref());
             session.ask(request, wait)?;
-            match session.reply(&mut 0, wait)? {
+            match session.reply(wait)? {
                 AgentReply::Failed { kind, message } => Err(LinkError::Answered(kind, message)),
                 reply => Ok(reply),
             }
@@ -240,7 +246,11 @@ impl SshLink {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, LinkState::Closed) {
             let Self { host, node, settings, .. } = self;
-            *state = match Session::open(host, node, &settings.binaries, settings.limits) {
+            let cancel = self.cancel();
+            if cancel.as_ref().is_some_and(|cancel| cancel.is_cancelled()) {
+                return Err(LinkError::Broken("the run was stopped".into()));
+            }
+            *state = match Session::open(host, node, &settings.binaries, settings.limits, cancel.as_deref()) {
                 Ok(session) => LinkState::Open(Box::new(session)),
                 Err(words) => LinkState::Broken(words),
             };
@@ -256,25 +266,6 @@ impl SshLink {
         }
         result
     }
-}
-
-/// The files of a package that the other side does not have. It cannot ask for others.
-fn needed_files(
-    package: &RunPackage,
-    files: &dyn FileTree,
-    digests: &[String],
-) -> Result<AgentRequest, LinkError> {
-    let known: BTreeMap<&str, (&str, &str)> =
-        package.files.iter().map(|file| (&*file.digest, (&*file.env, &*file.path))).collect();
-    let content = |digest: &String| {
-        let foreign = || LinkError::Broken("it asks for a file that the plan does not name".into());
-        let (env, path) = known.get(digest.as_str()).filter(|_| !digest.is_empty()).ok_or_else(foreign)?;
-        let content = files.read(env, path).map_err(LinkError::Broken)?;
-        let content =
-            content.ok_or_else(|| LinkError::Broken(format!("`{path}` is gone from the states")))?;
-        Ok(BASE64_STANDARD.encode(&content))
-    };
-    Ok(AgentRequest::Files { contents: digests.iter().map(content).collect::<Result<_, LinkError>>()? })
 }
 
 #[cfg(test)]
@@ -298,6 +289,12 @@ mod tests {
             commands_allowed: true,
             program_timeout: Duration::from_secs(20),
         });
+        // After a stop signal nothing is started.
+        let (stopped, cancel) =
+            (SshLink::new(host, &Machine::this_host(), &settings), Arc::new(CancelToken::new()));
+        stopped.stop_with(&cancel);
+        cancel.cancel();
+        assert_eq!(stopped.connect().unwrap_err(), "the run was stopped");
         let link = SshLink::new(host, &Machine::this_host(), &settings);
         let first = link.connect().unwrap_err();
         assert!(first.contains("Connection refused"), "{first}");

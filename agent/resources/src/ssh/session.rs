@@ -32,7 +32,7 @@ pub(crate) struct SessionError(pub(crate) String);
 pub struct SessionLimits {
     /// How long one call or one run may take.
     pub timeout: Duration,
-    /// Maximum size of the answers to one request, in bytes.
+    /// Maximum size of one answer, and of all that a run tells about its states, in bytes.
     pub max_output: usize,
 }
 
@@ -51,6 +51,7 @@ impl Session {
         node: &Machine,
         binaries: &AgentBinaries,
         limits: SessionLimits,
+        cancel: Option<&CancelToken>,
     ) -> Result<Self, String> {
         let programs = binaries.all().map_err(str::to_owned)?;
         let secrets = askpass_file(host, node)?;
@@ -59,7 +60,7 @@ impl Session {
         let dialog = node.start_dialog(&command).map_err(|error| zagent_config::error_chain(&error))?;
         let mut session = Self { dialog, max_output: limits.max_output, noise: 0 };
         session
-            .start_agent(host, programs, limits)
+            .start_agent(host, programs, (limits, cancel))
             .map_err(|error| format!("ssh to {}@{} port {}: {}", host.user, host.host, host.port, error.0))?;
         Ok(session)
     }
@@ -69,16 +70,16 @@ impl Session {
         &mut self,
         host: &SshHost,
         programs: &[super::binary::AgentBinary],
-        limits: SessionLimits,
+        (limits, cancel): (SessionLimits, Option<&CancelToken>),
     ) -> Result<(), SessionError> {
         let refused = |words: String| SessionError(format!("the agent cannot run there: {words}"));
         // Connecting has a limit of its own in `ssh`; starting a shell takes time too.
         let mut time = host.timeout.saturating_mul(2);
         let mut wanted = None;
         for _ in 0..MAX_SCRIPT_WORDS {
-            let line = self.read_marked(&mut 0, DialogWait::new(time, None))?;
+            let line = self.read_marked(DialogWait::new(time, cancel))?;
             let text = String::from_utf8_lossy(&line).into_owned();
-            let wait = DialogWait::new(limits.timeout, None);
+            let wait = DialogWait::new(limits.timeout, cancel);
             match ScriptWord::parse(&text) {
                 Some(ScriptWord::Sudo) => {
                     let password = host.password.as_ref().map_or("", |secret| secret.expose());
@@ -111,22 +112,16 @@ impl Session {
         sent.map_err(|error| self.fault(&error))
     }
 
-    /// Reads one reply; `read` counts the bytes of all replies to one request.
-    pub(crate) fn reply(
-        &mut self,
-        read: &mut usize,
-        wait: DialogWait<'_>,
-    ) -> Result<AgentReply, SessionError> {
-        let line = self.read_marked(read, wait)?;
+    /// Reads one reply.
+    pub(crate) fn reply(&mut self, wait: DialogWait<'_>) -> Result<AgentReply, SessionError> {
+        let line = self.read_marked(wait)?;
         serde_json::from_slice(&line).map_err(|_| SessionError("its answer is not one of the agent".into()))
     }
 
-    fn read_marked(&mut self, read: &mut usize, wait: DialogWait<'_>) -> Result<Vec<u8>, SessionError> {
+    fn read_marked(&mut self, wait: DialogWait<'_>) -> Result<Vec<u8>, SessionError> {
         loop {
-            let left = self.max_output.saturating_sub(*read);
-            let line = self.dialog.read_line(left, wait).map_err(|error| self.fault(&error))?;
+            let line = self.dialog.read_line(self.max_output, wait).map_err(|error| self.fault(&error))?;
             if let Some(body) = protocol::after_mark(&line) {
-                *read += line.len();
                 return Ok(body.to_vec());
             }
             self.noise += line.len() + 1;
@@ -139,13 +134,17 @@ impl Session {
 
     /// An error with what `ssh` says about it.
     fn fault(&mut self, error: &DialogError) -> SessionError {
-        if matches!(error, DialogError::Stopped) {
-            return SessionError(error.to_string());
-        }
-        let complaints = self.dialog.complaints();
-        SessionError(match explain_complaint(&complaints) {
-            Some(words) => words,
-            None => zagent_config::error_chain(error),
+        let words = match error {
+            DialogError::Stopped => return SessionError(error.to_string()),
+            DialogError::TooLong { .. } => format!("{error}: raise `resources.max_output`"),
+            _ => zagent_config::error_chain(error),
+        };
+        let complaint = explain_complaint(&self.dialog.complaints());
+        SessionError(match (error, complaint) {
+            (_, None) => words,
+            // When a connection has ended, what `ssh` says is the reason; otherwise it may be about anything.
+            (DialogError::Ended, Some(complaint)) => complaint,
+            (_, Some(complaint)) => format!("{words} ({complaint})"),
         })
     }
 }
@@ -187,16 +186,50 @@ fn askpass_file(host: &SshHost, node: &Machine) -> Result<Option<PrivateTempFile
     }
     let secret =
         |secret: &Option<zagent_config::mask::Secret>| secret.as_ref().map(|s| s.expose().to_owned());
-    let content = serde_json::to_vec(&[secret(&host.password), secret(&host.key_passphrase)]);
+    let content = serde_json::to_vec(&AskpassSecrets {
+        logins: login_names(host),
+        password: secret(&host.password),
+        passphrase: secret(&host.key_passphrase),
+    });
     let file = PrivateTempFile::new_secret(node, &content.unwrap_or_default(), ".askpass", None);
     file.map(Some).map_err(|error| format!("cannot write a file for the password of {}: {error}", host.host))
 }
 
+/// What an askpass program may answer.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct AskpassSecrets {
+    /// The login as `ssh` names it: `USER@HOST`.
+    logins: Vec<String>,
+    password: Option<String>,
+    passphrase: Option<String>,
+}
+
+/// How `ssh` may name the login in its own questions.
+fn login_names(host: &SshHost) -> Vec<String> {
+    let renamed =
+        host.options.iter().filter_map(|option| option.split_once('=')).filter_map(|(name, value)| {
+            ["hostname", "hostkeyalias"].contains(&&*name.to_ascii_lowercase()).then_some(value)
+        });
+    std::iter::once(host.host.as_str()).chain(renamed).map(|name| format!("{}@{name}", host.user)).collect()
+}
+
 /// What an askpass program answers to a prompt of `ssh`; none when it must not answer. `content` is its file.
+///
+/// The passphrase is for a question that `ssh` itself asks about a key. The password is for its question about this login, and for
+/// questions of the host that `ssh` marks with the login: the host gets nothing but its own password that way.
 #[must_use]
 pub fn askpass_answer(prompt: &str, content: &[u8]) -> Option<String> {
-    let [password, passphrase]: [Option<String>; 2] = serde_json::from_slice(content).ok()?;
-    if prompt.contains("passphrase") { passphrase } else { password.filter(|_| prompt.contains("assword")) }
+    let AskpassSecrets { logins, password, passphrase } = serde_json::from_slice(content).ok()?;
+    if prompt.starts_with("Enter passphrase for key ") {
+        return passphrase;
+    }
+    let is_own = |login: &String| {
+        prompt.eq_ignore_ascii_case(&format!("{login}'s password: "))
+            || (passphrase.is_none()
+                && prompt.starts_with(&format!("({login}) "))
+                && prompt.contains("assword"))
+    };
+    password.filter(|_| logins.iter().any(is_own))
 }
 
 /// A wait of so long, which a stop signal ends.
@@ -216,7 +249,7 @@ mod tests {
 
     fn reply(script: &str) -> Result<AgentReply, String> {
         let wait = DialogWait::new(Duration::from_secs(20), None);
-        talk(script).reply(&mut 0, wait).map_err(|error| error.0)
+        talk(script).reply(wait).map_err(|error| error.0)
     }
 
     #[test]
@@ -226,6 +259,7 @@ mod tests {
             ("echo 'ZAGENT1 {'", "not one of the agent"),
             ("exit 0", "the connection ended"),
             ("echo 'Permission denied (publickey).' >&2; exit 255", "Permission denied (publickey)."),
+            ("echo 'Warning: old keys' >&2; echo 'ZAGENT1 '; exec sleep 600", "not one of the agent"),
             ("printf 'a\\033[31mb\\n' >&2; exit 255", "b"),
             ("echo '@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @' >&2; exit 255", "has changed"),
             ("echo 'Host key verification failed.' >&2; exit 255", "ssh-keyscan"),
@@ -245,11 +279,11 @@ mod tests {
         let error = reply(line).unwrap_err();
         assert!(error.contains("login scripts"), "{error}");
         let endless = reply("echo hello; while :; do printf xxxxxxxxxxxxxxxx; done").unwrap_err();
-        assert!(endless.contains("larger than 1000 bytes"), "{endless}");
-        let mut session = talk("while :; do echo 'ZAGENT1 {\"say\":\"started\",\"tag\":\"x\"}'; done");
-        let (mut read, wait) = (0, DialogWait::new(Duration::from_secs(20), None));
-        let end = (0..1000).find_map(|_| session.reply(&mut read, wait).err()).unwrap();
-        assert!(end.0.contains("larger than"), "{}", end.0);
+        assert!(endless.contains("larger than 1000 bytes: raise `resources.max_output`"), "{endless}");
+        // What is said beside it is not taken for the reason.
+        let both =
+            reply("echo 'Warning: old keys' >&2; while :; do printf xxxxxxxxxxxxxxxx; done").unwrap_err();
+        assert!(both.contains("resources.max_output` (Warning: old keys)"), "{both}");
         assert!(matches!(
             reply("echo motd; echo 'ZAGENT1 {\"say\":\"forgotten\"}'"),
             Ok(AgentReply::Forgotten)
@@ -258,11 +292,28 @@ mod tests {
 
     #[test]
     fn an_askpass_program_answers_only_prompts_for_its_secrets() {
-        let file = br#"["hunter2", "swordfish"]"#;
+        let file = br#"{"logins": ["root@h"], "password": "hunter2", "passphrase": "swordfish"}"#;
         let answer = |prompt: &str| askpass_answer(prompt, file);
         assert_eq!(answer("root@h's password: ").as_deref(), Some("hunter2"));
         assert_eq!(answer("Enter passphrase for key '/root/.ssh/id': ").as_deref(), Some("swordfish"));
-        assert_eq!(answer("Are you sure you want to continue connecting (yes/no)? "), None);
-        assert_eq!(askpass_answer("password", br#"[null, "x"]"#), None);
+        for hostile in [
+            "Are you sure you want to continue connecting (yes/no)? ",
+            "passphrase: ",
+            "Password, or the passphrase of your key: ",
+            "(root@h) Enter passphrase for key '/root/.ssh/id': ",
+            "(root@h) Password: ",
+            "x Enter passphrase for key '/root/.ssh/id': ",
+            "root@jump's password: ",
+            "other@h's password: ",
+            "Enter root@h's new password: ",
+            "password",
+        ] {
+            assert_eq!(answer(hostile), None, "{hostile}");
+        }
+        // Without a passphrase there is nothing to lose but the password of that very host.
+        let plain = br#"{"logins": ["root@h"], "password": "hunter2", "passphrase": null}"#;
+        assert_eq!(askpass_answer("(root@h) Password: ", plain).as_deref(), Some("hunter2"));
+        assert_eq!(askpass_answer("(root@jump) Password: ", plain), None);
+        assert_eq!(askpass_answer("Enter passphrase for key 'x': ", plain), None);
     }
 }

@@ -92,4 +92,6 @@ fn broken_hosts_cost_only_their_own_entries() {
     assert!(refused.code == 1 && refused.out.contains("Connection refused"), "{refused:?}");
     let forgotten = site.run(&["resource", "forget", "frozen"]);
     assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    // The directory of the declaration is not the agent's own: it stays, empty.
+    fs::remove_dir(format!("/dev/shm/zagent-test-{}", std::process::id())).unwrap();
 }

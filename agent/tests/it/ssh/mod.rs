@@ -236,6 +236,32 @@ fn passphrases_and_passwords_are_asked_for_by_programs() {
     for secret in ["swordfish99", "correct horse"] {
         assert!(!said.out.contains(secret) && !said.err.contains(secret));
     }
+    let forgotten = site.run(&["resource", "forget", "sudo"]);
+    assert!(forgotten.code == 0 && !site.thin("sudo").exists(), "{forgotten:?}");
     let plain = site.json(&["-r", "--target", "tty", "cmd.run", "printf 'a\\nb'"]);
     assert_eq!(plain.json(), "a\nb");
+}
+
+#[test]
+fn a_user_of_sudo_runs_the_program_of_the_one_who_logs_in() {
+    let Some(mut site) = Site::new() else { return };
+    let bin = site.path("sudo-bin").display().to_string();
+    let port = site.server(&format!("SetEnv PATH={bin}:/usr/bin:/bin\n"), "mount -t tmpfs none /var/tmp");
+    site.host("login", port, "");
+    site.host("su", port, "thin_dir: /var/tmp/of/others, sudo: true, sudo_user: nobody");
+    let sudo = "#!/bin/sh\n[ \"$1 $2 $3 $4\" = '-n -u nobody --' ] || exit 9\nshift 4\n\
+                exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"\n";
+    site.write("sudo-bin/sudo", sudo);
+    fs::set_permissions(site.path("sudo-bin/sudo"), PermissionsExt::from_mode(0o755)).unwrap();
+    let ask = |id: &str, command: &str| site.json(&["-r", "--target", id, "cmd.run", command]);
+    assert_eq!(ask("su", "id -u").json(), "65534");
+    let listed = ask("login", "ls -d /var/tmp/of/others/zagent-0/zagent-* /var/tmp/zagent-65534");
+    assert!(listed.out.contains("/var/tmp/of/others/zagent-0/zagent-"), "{listed:?}");
+    let forgotten = site.run(&["resource", "forget", "su"]);
+    assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    assert_eq!(ask("login", "find /var/tmp -name 'zagent*'").json(), "", "nothing of it stays");
+    // What somebody else put where its files would go is not used.
+    ask("login", "mkdir -m 777 /var/tmp/zagent-65534");
+    let refused = ask("su", "id -u");
+    assert!(refused.out.contains("of this user alone"), "{refused:?}");
 }

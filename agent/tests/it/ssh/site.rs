@@ -157,7 +157,7 @@ impl Site {
 
     /// The directory of the agent on a host.
     pub(super) fn thin(&self, id: &str) -> PathBuf {
-        self.path("thin").join(id)
+        self.path("thin").join(id).join(format!("zagent-{}", rustix::process::geteuid().as_raw()))
     }
 
     /// The program on a host.
@@ -169,7 +169,7 @@ impl Site {
 
     /// Declares a host; `more` overrides what every host has.
     pub(super) fn host(&mut self, id: &str, port: u16, more: &str) {
-        let thin = self.thin(id);
+        let thin = self.path("thin").join(id);
         let known = self.path("known_hosts");
         let mut keys = vec![
             "host: 127.0.0.1".to_owned(),
