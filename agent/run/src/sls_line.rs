@@ -14,10 +14,13 @@ use zagent_compiler::{Chunk, FileTree};
 /// How many lines after its id a declaration is expected to name its function.
 const DECLARATION_LINES: usize = 4;
 
+/// Environment and SLS.
+type SlsKey = (Arc<str>, Arc<str>);
+
 /// The lines of the SLS files that were asked for; each file is read once.
 pub(crate) struct SlsLines<'f> {
     files: &'f dyn FileTree,
-    read: RefCell<HashMap<(Arc<str>, Arc<str>), Option<Rc<SlsText>>>>,
+    read: RefCell<HashMap<SlsKey, Option<Rc<SlsText>>>>,
 }
 
 impl<'f> SlsLines<'f> {
