@@ -10,7 +10,7 @@
 )]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -223,6 +223,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = writeln!(std::io::stderr(), "the daemon of the failed test said:\n{}", self.said());
+        }
         let Some(mut daemon) = self.daemon.take() else { return };
         // A second signal kills its turn; then nothing is left behind.
         let pid = Pid::from_raw(i32::try_from(daemon.id()).unwrap());
