@@ -1,6 +1,7 @@
 //! The workflow files in `dist/forges`, validated against the published schemas of the code hosts by `check-jsonschema`,
 //! which ships them; and the corpus against our own schema. Skipped where it is not installed, except with `CI=true`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,7 +10,7 @@ fn has_validator() -> bool {
     let found = Command::new("check-jsonschema").arg("--version").output().is_ok_and(|o| o.status.success());
     assert!(found || std::env::var_os("CI").is_none(), "there is no check-jsonschema: .ci/run installs it");
     if !found {
-        eprintln!("skipped: check-jsonschema is not installed");
+        let _ = writeln!(std::io::stderr(), "skipped: check-jsonschema is not installed");
     }
     found
 }
