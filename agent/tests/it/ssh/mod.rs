@@ -250,7 +250,7 @@ fn a_user_of_sudo_runs_the_program_of_the_one_who_logs_in() {
     site.host("login", port, "");
     site.host("su", port, "thin_dir: /var/tmp/of/others, sudo: true, sudo_user: nobody");
     let sudo = "#!/bin/sh\n[ \"$1 $2 $3 $4\" = '-n -u nobody --' ] || exit 9\nshift 4\n\
-                exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"\n";
+                HOME=/ exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"\n";
     site.write("sudo-bin/sudo", sudo);
     fs::set_permissions(site.path("sudo-bin/sudo"), PermissionsExt::from_mode(0o755)).unwrap();
     let ask = |id: &str, command: &str| site.json(&["-r", "--target", id, "cmd.run", command]);
