@@ -78,7 +78,7 @@ pub fn run_manually(
     Ok(report)
 }
 
-/// A node in audit mode changes nothing, whoever asks.
+/// A node in audit mode changes nothing for any request.
 pub(crate) fn refuse_in_audit_mode(job: &CompileJob, order: &RunOptions) -> Result<(), AgentError> {
     if order.test || job.settings.run.mode == ApplyMode::Apply {
         return Ok(());

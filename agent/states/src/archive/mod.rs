@@ -299,7 +299,7 @@ impl ArchiveExtracted {
     }
 
     /// An archive of this host. What must have a digest or a signature is copied before anybody looks at it: what is unpacked
-    /// is then what was checked, whoever may write to the original.
+    /// is then what was checked, even if another user may write to the original.
     fn stage_local(
         &self,
         ctx: &StateCtx<'_>,

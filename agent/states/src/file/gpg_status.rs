@@ -1,6 +1,6 @@
 //! The status lines of `gpg` in, the keys whose signatures count and how many texts it saw out.
 //!
-//! Law: a signature counts only when `gpg` calls it good; one of a key that is revoked, expired or distrusted does not
+//! Law: a signature counts only when `gpg` calls it good; one of a key that is revoked, expired or `TRUST_NEVER` does not
 //! (held by `gpg_says_who_signed`, `a_key_that_must_not_be_believed_has_not_signed`).
 
 /// Begins the lines that are meant for programs.
