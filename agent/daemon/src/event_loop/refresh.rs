@@ -137,6 +137,10 @@ impl Daemon<'_> {
                 Err(error) => tracing::warn!("{}", error_chain(&error)),
             }
         }
+        if !self.watches.is_empty() {
+            // What changed before the watch began is not announced by it.
+            let _ = self.events.send(DaemonEvent::SourceChanged);
+        }
         if source.remotes.is_empty() {
             self.poller = None;
             return;
