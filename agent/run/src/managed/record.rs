@@ -17,6 +17,8 @@ use zagent_states::managed::{Removal, ThingName};
 const SCHEMA: u32 = 1;
 /// A larger file is not read.
 const MAX_BYTES: u64 = 256 << 20;
+/// How many trees a node may alternate between without an update of the record.
+const MAX_PLANS: usize = 16;
 /// The longest first line.
 const MAX_HEADER_BYTES: u64 = 4096;
 /// So many things that no run of all states manages are remembered; the first ones by name are forgotten beyond that, which
@@ -58,8 +60,9 @@ pub enum RecordError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordHeader {
     schema: u32,
-    /// Digest of the plan that was recorded completely; empty when a state of it failed.
-    pub(crate) plan: String,
+    /// Digest of the last plan of each tree that was recorded completely: `TREE-PLAN`, the newest last.
+    #[serde(default)]
+    plans: Vec<String>,
     /// How many things are orphans.
     pub(crate) orphans: usize,
     /// How many lines follow.
@@ -112,6 +115,11 @@ pub(crate) struct ManagedRecord {
 }
 
 impl RecordHeader {
+    /// True when this plan needs no update of the record: it was recorded, and no orphan may be gone since.
+    pub(crate) fn is_current(&self, plan: &str) -> bool {
+        self.orphans == 0 && self.plans.iter().any(|known| known == plan)
+    }
+
     /// Reads only the first line; the default when there is no record.
     pub(crate) fn load(path: &Path) -> Self {
         let Ok(file) = std::fs::File::open(path) else { return Self::default() };
@@ -155,13 +163,18 @@ impl ManagedRecord {
         Ok(Self { header, entries })
     }
 
-    /// Writes it, unless the file holds it already.
-    pub(crate) fn save(&mut self, path: &Path, plan: &str) -> Result<(), RecordError> {
+    /// Writes it, unless the file holds it already. `plan` is the `TREE-PLAN` that it was brought up to date for; the plans of
+    /// other trees stay known. An empty text forgets all of them.
+    pub(crate) fn save(&mut self, path: &Path, plan: &str, is_complete: bool) -> Result<(), RecordError> {
         self.entries.sort_by(|a, b| a.thing.identity().cmp(&b.thing.identity()));
         self.forget_surplus();
         let orphans = self.entries.iter().filter(|entry| entry.is_orphan).count();
-        self.header =
-            RecordHeader { schema: SCHEMA, plan: plan.to_owned(), orphans, entries: self.entries.len() };
+        let tree = plan.split('-').next().unwrap_or_default();
+        let mut plans = std::mem::take(&mut self.header.plans);
+        plans.retain(|known| !known.starts_with(tree));
+        plans.extend(is_complete.then(|| plan.to_owned()));
+        plans.drain(..plans.len().saturating_sub(MAX_PLANS));
+        self.header = RecordHeader { schema: SCHEMA, plans, orphans, entries: self.entries.len() };
         let failed = |source| RecordError::Write { path: path.to_owned(), source };
         let mut bytes = Vec::new();
         let lines = serde_json::to_writer(&mut bytes, &self.header).and_then(|()| {
@@ -221,7 +234,7 @@ mod tests {
         let path = temp.path().join("state/managed");
         assert_eq!(ManagedRecord::load(&path).unwrap(), ManagedRecord::default());
         let mut record = ManagedRecord { entries: vec![entry("/b"), entry("/a")], ..Default::default() };
-        record.save(&path, "p").unwrap();
+        record.save(&path, "t-p", true).unwrap();
         let read = ManagedRecord::load(&path).unwrap();
         assert_eq!(read, record);
         assert_eq!(RecordHeader::load(&path).orphans, 2);
@@ -237,8 +250,28 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let entries = (0..MAX_UNMANAGED + 5).map(|n| entry(&format!("/{n:06}"))).collect();
         let mut record = ManagedRecord { entries, ..Default::default() };
-        record.save(&temp.path().join("managed"), "p").unwrap();
+        record.save(&temp.path().join("managed"), "t-p", true).unwrap();
         assert_eq!((record.entries.len(), record.header.orphans), (MAX_UNMANAGED, MAX_UNMANAGED));
         assert_eq!(record.entries[0].thing.name, "/000005");
+    }
+
+    #[test]
+    fn each_tree_has_a_plan_of_its_own_and_a_failure_forgets_only_that() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("managed");
+        let mut record = ManagedRecord::default();
+        for plan in ["a-1", "b-1", "a-2"] {
+            record.save(&path, plan, true).unwrap();
+        }
+        let is_current = |plan: &str| RecordHeader::load(&path).is_current(plan);
+        assert_eq!(["a-1", "a-2", "b-1"].map(is_current), [false, true, true]);
+        record.save(&path, "b-2", false).unwrap();
+        assert_eq!(["a-2", "b-1", "b-2"].map(is_current), [true, false, false]);
+        for tree in 0..100 {
+            record.save(&path, &format!("{tree:016}-1"), true).unwrap();
+        }
+        assert!(is_current(&format!("{:016}-1", 99)) && !is_current("a-2"));
+        record.save(&path, "", false).unwrap();
+        assert!(!is_current(&format!("{:016}-1", 99)));
     }
 }

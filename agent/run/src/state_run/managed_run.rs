@@ -85,7 +85,7 @@ impl StateRun<'_> {
         let plan = self.plan_digest(scope, &things);
         let header = RecordHeader::load(&self.paths.managed());
         // Orphans are looked at in every run: one that is gone is forgotten, so that what others put there later is theirs.
-        if header.plan == plan && header.orphans == 0 {
+        if header.is_current(&plan) {
             return Ok(Some(ManagedBefore { plan, known: None, absent: Default::default() }));
         }
         let mut record = match ManagedRecord::load(&self.paths.managed()) {
@@ -103,7 +103,7 @@ impl StateRun<'_> {
         Ok(Some(ManagedBefore { plan, known: Some((things, record)), absent }))
     }
 
-    /// What decides which things are managed: the chunks, their revision, and the tree.
+    /// What decides which things are managed: the tree, and the chunks with their revision.
     fn plan_digest(&self, scope: &ManagedScope, things: &PlanThings) -> String {
         let mut hasher = blake3::Hasher::new();
         let mut note = |text: &str| {
@@ -111,7 +111,6 @@ impl StateRun<'_> {
             hasher.update(b"\0");
         };
         note(&self.revision);
-        note(&scope.source);
         note(if scope.is_whole { "whole" } else { "part" });
         for chunk in &self.plan.chunks {
             note(&chunk.state);
@@ -125,7 +124,8 @@ impl StateRun<'_> {
             note(name);
             note(&managed.removal.as_ref().map(ToString::to_string).unwrap_or_default());
         }
-        hasher.finalize().to_hex()[..32].to_owned()
+        let tree = blake3::hash(scope.source.as_bytes()).to_hex();
+        format!("{}-{}", &tree[..16], &hasher.finalize().to_hex()[..32])
     }
 
     /// Removes orphans of the chosen kinds, and reports them behind the states of the run. Says which were removed.
@@ -173,7 +173,7 @@ impl StateRun<'_> {
                     .entries
                     .retain(|entry| look(&entry.thing, entry.removal.as_ref(), ctx) != Presence::Absent);
             });
-            Ok(record.save(&path, "")?)
+            Ok(record.save(&path, "", false)?)
         };
         if let Err(error) = forget() {
             tracing::warn!(error = error_chain(&error), "what this revert took away is not forgotten");
@@ -221,7 +221,7 @@ impl StateRun<'_> {
             mask: &self.mask,
         };
         self.look_at("managed", |ctx| update.apply(&mut record, ctx));
-        record.save(&path, if is_complete { &before.plan } else { "" })?;
+        record.save(&path, &before.plan, is_complete)?;
         Ok(())
     }
 }
